@@ -99,6 +99,18 @@ _STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前
                         "the and for that this with what how did was are you have about please".split())
 
 
+class Pattern:
+    """A regular expression that is compiled at its first use: one command needs few of the two hundred there are."""
+
+    def __init__(self, pattern: str, flags: int = 0):
+        self.pattern, self._flags = pattern, flags
+
+    def __getattr__(self, name):
+        value = getattr(re.compile(self.pattern, self._flags), name)
+        setattr(self, name, value)  # from now on found without coming here
+        return value
+
+
 def clean_text(text: str) -> str:
     """The text without control, invisible and bidirectional characters; line breaks are \\n, lone surrogates U+FFFD."""
     text = _regex(_LINE_BREAK).sub("\n", _regex(_SURROGATE).sub("\ufffd", text))
@@ -309,10 +321,6 @@ def _written(value) -> tuple:
     return value, text.encode("utf-8", "replace") + b"\n"
 
 
-def _json_bytes(value, indent=None):
-    return _written(value)[1]
-
-
 def safe_json(value) -> str:
     """One line of strict JSON for any value, secrets masked; what JSON cannot hold becomes text. It never raises."""
     return _written(value)[1].decode("utf-8").rstrip("\n")
@@ -363,11 +371,11 @@ def _query_terms(query, codes) -> list:
 # Folders and ids that a reference can name: no separators, white space or control characters, nothing Windows refuses.
 _FOLDER = r"[^\s/\\:*?\"<>|\x00-\x1f\x7f-\x9f]{1,255}"
 _ID = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_-])?"
-_REFERENCE = re.compile("archive://(%s)/(%s)" % (_FOLDER, _ID))
+_REFERENCE = "archive://(%s)/(%s)" % (_FOLDER, _ID)
 # Session ids that are their own folder name, readable by other programs of this layout. Capitals are not among them (on
 # Windows and macOS `A_b` and `a_b` are one folder), nor what Windows reserves, nor what looks like the names made here.
-_SAFE_SESSION = re.compile(r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z))(?!.*-[0-9a-f]{10}\Z)"
-                           r"[a-z0-9_](?:[a-z0-9_.-]{0,62}[a-z0-9_-])?")
+_SAFE_SESSION = (r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z))(?!.*-[0-9a-f]{10}\Z)"
+                 r"[a-z0-9_](?:[a-z0-9_.-]{0,62}[a-z0-9_-])?")
 
 
 def home_dir() -> str:
@@ -397,7 +405,7 @@ def _session_id(session_id) -> str:
 def session_folder(session_id) -> str:
     """The folder name of a session id. Different ids have different ones, on every file system."""
     text = _session_id(session_id)
-    if _SAFE_SESSION.fullmatch(text):
+    if re.fullmatch(_SAFE_SESSION, text):
         return text
     import hashlib
     slug = re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s"
@@ -406,7 +414,7 @@ def session_folder(session_id) -> str:
 
 def _split_reference(reference):
     """(folder, id) of the reference in a text, or None."""
-    match = _REFERENCE.search(reference) if isinstance(reference, str) else None
+    match = re.search(_REFERENCE, reference) if isinstance(reference, str) else None
     return match.groups() if match and match[1].strip(".") else None
 
 
@@ -481,7 +489,7 @@ def _load(root: str, folder: str, name: str):
         meta[key] = [clean_text(item) for item in _strings(meta.get(key))]
     for key in ("summary", "created_at"):
         meta[key] = clean_text("\n".join(_strings(meta.get(key))))
-    meta.update(compaction_id=name, codes=_codes(meta), session_id="".join(_strings(meta.get("session_id"))) or folder,
+    meta.update(compaction_id=name, codes=_codes(meta), session_id=_session(meta, folder),
                 archive_ref="archive://%s/%s" % (folder, name), messages_path=messages_path)
     return meta
 
@@ -519,7 +527,7 @@ def _records(root: str, folder: str, name: str) -> list:
     return records
 
 
-def _write_archive(root: str, meta: dict, records) -> None:
+def _write_archive(root: str, meta: dict, lines) -> None:
     """Write both files of the archive that meta names, messages first; nothing stays behind when either fails."""
     folder, name = _split_reference(meta["archive_ref"])
     place = os.path.join(root, folder)
@@ -529,9 +537,9 @@ def _write_archive(root: str, meta: dict, records) -> None:
     messages_path = os.path.join(place, name + ".jsonl")
     try:
         with _private_file(messages_path) as handle:
-            handle.writelines(map(_json_bytes, records))
+            handle.writelines(lines)
         meta["messages_path"] = messages_path
-        write_private(os.path.join(place, name + ".json"), _json_bytes(meta, indent=2))
+        write_private(os.path.join(place, name + ".json"), _written(meta)[1])
     except BaseException:
         with contextlib.suppress(OSError):  # it was not made, or the first error says more
             os.unlink(messages_path)
@@ -839,7 +847,7 @@ def export_archives(handle, *, archive_dir=None) -> int:
     for meta in metas:
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
         del meta["_score"]
-        handle.write(_json_bytes({"type": "archive", "metadata": meta, "messages": records}))
+        handle.write(_written({"type": "archive", "metadata": meta, "messages": records})[1])
     return len(metas)
 
 
@@ -849,7 +857,7 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
     for number, line in enumerate(filter(bytes.strip, lines), 1):
         try:
             item = json.loads(line)
-            meta, records = _plain(item["metadata"]), [_plain(record) for record in item["messages"]]
+            meta, records = _plain(item["metadata"]), [_written(record)[1] for record in item["messages"]]
             place = _split_reference(meta["archive_ref"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
@@ -974,7 +982,7 @@ def print_records(rows: list, form: str, columns: list) -> None:
         print_table(rows, columns) if rows else print("（没有记录）")
     for value in {"json": [rows], "jsonl": rows}.get(form, ()):
         text = json.dumps(value, ensure_ascii=ascii_only, indent=2 if form == "json" else None)
-        print(_SURROGATE.sub("\ufffd", text))
+        print(_regex(_SURROGATE).sub("\ufffd", text))
 
 
 def run_command(command, args, errors=()) -> int:
@@ -1047,7 +1055,8 @@ def _quantity(units: dict, example: str):
     return parse
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser():
+    import argparse
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--home", default=argparse.SUPPRESS, help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）")
     common.add_argument("--format", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS, help="输出格式")

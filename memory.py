@@ -38,19 +38,14 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import csv
 import functools
-import hashlib
-import io
 import itertools
 import json
-import logging
 import math
 import operator
 import os
 import queue
 import re
-import socket
 import sqlite3
 import sys
 import threading
@@ -67,7 +62,19 @@ else:
 
 __version__ = "1.0.0"
 
-_log = logging.getLogger(__name__)
+Pattern = context_archive.Pattern
+
+
+_warnings_go_to = None  # the command line's own printer, None: the log
+
+
+def _warn(message: str, *args, exc_info: bool = False) -> None:
+    """Log at WARNING. Loading the log module takes longer than most commands, so it waits until there is a need."""
+    if _warnings_go_to:
+        _warnings_go_to(message % args)
+        return
+    import logging
+    logging.getLogger(__name__).warning(message, *args, exc_info=exc_info)
 
 
 # ---------------------------------------------------------------------------------------------------------- Settings
@@ -164,7 +171,7 @@ TERMS_WEIGHT = 0.8  # the original's weights of the pipelines: shared terms,
 CODE_WEIGHT = 1.2  # the same stock,
 KEYWORD_WEIGHT = 0.25  # a keyword inside the content
 MIN_EVIDENCE = 0.53  # summed idf below which shared words are chance: a term of 1 row in 64 is 0.90, of 10 rows 0.44
-BEST_SHARE = 0.55  # of the best row's evidence that every other row needs ...
+BEST_SHARE = 0.54  # of the best row's evidence that every other row needs ...
 ENOUGH_EVIDENCE = 1.4  # ... unless it has this much: the best row must not push out a second topic
 SMALL_STORE_ROWS = 64  # idf is that of a store of at least so many rows: five rows say nothing about rarity
 FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concept has counted for them already
@@ -204,7 +211,6 @@ EVIDENCE_CHARS = 120            # characters of one quote
 OFFLINE_TURN_CHARS = 1200      # a longer turn was pasted: an article, not the user's own words
 OFFLINE_SURE_LIMIT = 3         # sure memories of one conversation; the further ones wait for the user's word
 OFFLINE_LIMIT = 10             # memories and candidates of one conversation
-
 
 MODEL_TIMEOUT_SECONDS = 120.0     # of silence: a model that thinks, and is not streamed, is silent for long
 MODEL_DEADLINE_SECONDS = 300.0    # for one call with all its repeats
@@ -433,7 +439,6 @@ TRADITIONAL = str.maketrans(
     "滿倉設損險買賣漲跌無視風資槓桿賬帳號統獲調戶歡認為時進個點單絕對從沒開這說講後來盤線價業績記憶請將寫賺虧題應當總結給張與關閉讀連續習於",
     "满仓设损险买卖涨跌无视风资杠杆账账号统获调户欢认为时进个点单绝对从没开这说讲后来盘线价业绩记忆请将写赚亏题应当总结给张与关闭读连续习于")
 
-
 # What to tell about a failed request: the first row whose pattern is found in the fault. That is
 # "HTTP <status> code <code> <the endpoint's words>" (so a code counts, the same number inside the words does not),
 # "<class>: <text>" of the exception that network, proxy or TLS raised, or one of our own words (in capitals).
@@ -527,7 +532,8 @@ TERMS_TRIGGERS = {
 }
 CREATE_TRIGGER = "CREATE TRIGGER IF NOT EXISTS {name} {body}"
 DROP_TRIGGER = 'DROP TRIGGER IF EXISTS "{name}"'
-FIND_FTS_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%'"
+FIND_TABLES_LIKE = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE ?"
+FTS_TABLES = ("CREATE VIRTUAL TABLE%fts5%",)
 FIND_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
 REBUILD_INDEX = 'INSERT INTO "{name}"("{name}") VALUES (\'rebuild\')'
 OPTIMIZE_TERMS = "INSERT INTO agent_memory_terms(agent_memory_terms) VALUES ('optimize')"
@@ -543,6 +549,7 @@ DROP_STATE = "DELETE FROM memory_state WHERE key = ?"
 
 INSERT_MEMORY = ("INSERT INTO agent_memory(memory_type, content, codes, memory_level, source_ref, confidence, metadata,"
                  " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+INSERT_WITH_TERMS = INSERT_MEMORY.replace(") VALUES (", ", search_text) VALUES (?, ")
 SET_TERMS = "UPDATE {terms} SET search_text = ? WHERE id = ?"
 CLEAR_TERMS = "UPDATE {terms} SET search_text = ''"
 COMPLETE_SEARCH = "INSERT OR IGNORE INTO agent_memory_search(id, search_text) SELECT id, '' FROM agent_memory"
@@ -550,7 +557,8 @@ SET_METADATA = "UPDATE agent_memory SET metadata = ? WHERE id = ?"
 DELETE_MEMORY = "DELETE FROM agent_memory WHERE id = ?"
 SAME_MEMORY = "SELECT id FROM agent_memory WHERE memory_type = ? AND content = ? AND COALESCE(codes, '') = ? ORDER BY id DESC"
 COUNT_TYPE = "SELECT COUNT(*) FROM agent_memory WHERE memory_type = ?"
-ROWS_OF_TYPE = "SELECT id, created_at, metadata FROM agent_memory WHERE memory_type = ? AND id <> ?"
+OLDEST_OF_TYPE = ("SELECT id, metadata FROM agent_memory WHERE memory_type = ? AND id <> ?"
+                  " ORDER BY datetime(created_at), id")
 ALL_MEMORIES = "SELECT m.*, t.search_text AS terms FROM agent_memory m LEFT JOIN {terms} t ON t.id = m.id"
 PLAIN_MEMORIES = "SELECT * FROM agent_memory"  # a read-only file that nothing was added to
 EXPORT_FORWARDS = "SELECT * FROM agent_memory ORDER BY id"
@@ -658,7 +666,7 @@ def listed(metadata: dict, key: str, kind) -> list:
 
 
 # Our tags, whatever stands between their letters, and the turn marks of chat models.
-_WRAPPER = re.compile(r"[<＜]\s{0,8}(?=/?\s{0,8}(?:relevant[-_\s]?memories|current[-_\s]?user[-_\s]?message)|\|)", re.I)
+_WRAPPER = Pattern(r"[<＜]\s{0,8}(?=/?\s{0,8}(?:relevant[-_\s]?memories|current[-_\s]?user[-_\s]?message)|\|)", re.I)
 
 
 def neutral(text: str) -> str:
@@ -666,6 +674,12 @@ def neutral(text: str) -> str:
     if "<" not in text and "＜" not in text:
         return text
     return _WRAPPER.sub("‹", text)
+
+
+@functools.lru_cache(maxsize=1024)
+def shown(text: str) -> str:
+    """A stored text as a model may read it: one line, masked, without our tags. Kept, for the same rows come every turn."""
+    return neutral(safe_line(text))
 
 
 def own_text(message: dict) -> str:
@@ -679,11 +693,11 @@ def own_text(message: dict) -> str:
     return text.replace(MESSAGE_OPEN, "").replace(MESSAGE_CLOSE, "").strip() if MESSAGE_OPEN in text else text
 
 
-_TERM_RUN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
-_TERM_CHINESE = re.compile(r"[\u4e00-\u9fff]{2,}")
-_TERM_SENTENCE = re.compile(r"[^。!?;\n]+[。!?;\n]?")
-_TERM_CLOCK = re.compile(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
-_TERM_NUMBER = re.compile(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
+_TERM_RUN = Pattern(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
+_TERM_CHINESE = Pattern(r"[\u4e00-\u9fff]{2,}")
+_TERM_SENTENCE = Pattern(r"[^。!?;\n]+[。!?;\n]?")
+_TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
+_TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
                      r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
 _TERM_UNITS = {"%": "pct", "个百分点": "pct", "个点": "pct", "天": "日", "天线": "日线", "个月": "月", "支": "只", "块": "元",
           "厘米": "cm"}
@@ -692,10 +706,11 @@ _TERM_DIGITS = {digit: value for value, digit in enumerate("零一二三四五�
 _TERM_DIGITS["两"] = 2
 
 
-def _concept_forms(table: str) -> dict:
-    """{first one or two characters: ((head, tail, tokens), ...)}, longest form first; tail is what follows a gap."""
+@functools.lru_cache(maxsize=1)
+def _concept_forms() -> dict:
+    """CONCEPTS as {first one or two characters: ((head, tail, tokens), ...)}, longest form first; tail is what follows a gap."""
     tokens: dict = {}
-    for line in table.split("\n"):
+    for line in CONCEPTS.split("\n"):
         for form in line.split():
             tokens.setdefault(form, []).append("c" + line.split()[0])
     forms: dict = {}
@@ -703,9 +718,6 @@ def _concept_forms(table: str) -> dict:
         head, _, tail = form.partition("~")
         forms[head[:2]] = forms.get(head[:2], ()) + ((head, tail, tokens[form]),)
     return forms
-
-
-_TERM_FORMS = _concept_forms(CONCEPTS)
 
 
 def _term_plain(text: str) -> str:
@@ -726,9 +738,9 @@ def _term_concepts(text: str) -> tuple:
     """(concept tokens, two-character pieces of their forms) of plain text; a form within a longer one counts not."""
     found: list = []
     pieces: list = []
-    covered = 0
+    covered, forms = 0, _concept_forms()
     for start in range(len(text) - 1):
-        for head, tail, tokens in _TERM_FORMS.get(text[start:start + 2], ()) + _TERM_FORMS.get(text[start], ()):
+        for head, tail, tokens in forms.get(text[start:start + 2], ()) + forms.get(text[start], ()):
             end = start + len(head)
             if not text.startswith(head, start):
                 continue
@@ -858,13 +870,13 @@ def _extract_keywords(text: str) -> list:
 _SAME_NUMERALS = {ten + one: str(10 * tens + ones) for ones, one in enumerate(["", *"一二三四五六七八九"])
                   for tens, ten in enumerate(["", "十", *(digit + "十" for digit in "二三四五六七八九")])}
 # Only before a measure word: 万一, 十字星 and 二次 (确认) are words, 三四天 is a range.
-_SAME_NUMERAL = re.compile("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}"
+_SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}"
                            "(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日)")
-_SAME_PERCENT = re.compile(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:\.\d{1,4})?)(?:个点|(成)(?![交本功]))")
+_SAME_PERCENT = Pattern(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:\.\d{1,4})?)(?:个点|(成)(?![交本功]))")
 _SAME_SIGNS = str.maketrans("−–—~〜≧≦两", "-----≥≤二")
-_SAME_WEIGHTLESS = re.compile(r"(?<![\w%])(?:用户|用戶|我|本人)|[之以](?=[后前内])|[的了就是啊呢吧呀嘛哦啦]|-(?!\d)"
+_SAME_WEIGHTLESS = Pattern(r"(?<![\w%])(?:用户|用戶|我|本人)|[之以](?=[后前内])|[的了就是啊呢吧呀嘛哦啦]|-(?!\d)"
                               r"|(?<!\d)[./:*×]|[./:*×](?!\d)|(?<=\d),(?=\d{3}(?!\d))")
-_SAME_MARKS = re.compile(r"[^\w<>≤≥≠=+%±./:*×-]+|_+")
+_SAME_MARKS = Pattern(r"[^\w<>≤≥≠=+%±./:*×-]+|_+")
 
 
 def normalise(text: str) -> str:
@@ -890,40 +902,40 @@ def similarity(a: str, b: str) -> float:
 
 # -- what a model meant to say --
 # Group 1 closes the reasoning, as do a heading "final answer" and harmony's last channel; the others open it.
-_REPLY_THINKING = re.compile(
+_REPLY_THINKING = Pattern(
     r"(?im)([<◁\[]\|?(?:/|end_of_)(?:seed:)?(?:think|thought|reason)\w*\|?[>▷\]]|<\|channel\|>final|assistantfinal"
     r"|^[ \t*#>\d.、-]{0,12}(?:(?:最终|正式)(?:答案|输出|结果|回答)|final (?:answer|output))[ \t*]{0,4}(?:[:：]|$))"
     r"|<\|channel\|>|[<◁\[]\|?(?:begin_of_|seed:)?(?:think|thought|reason)\w*(?:\s[^<>\n]{0,40})?\|?[>▷\]]")
-_REPLY_MARKUP = re.compile(
+_REPLY_MARKUP = Pattern(
     r"<[|｜][^|｜<>\n]{1,40}[|｜]>|<(?:s|eos|bos|br|p|li|answer|output)\s?/?>|[<\[]/[^<>\[\]/\s]{1,20}[>\]]|\[INST\]"
     r"|[`~]{3,}(?:[a-z]{2,10}(?=\s))?|(?:例如|比如|示例)[:：]\s?\n(?:[^\n]+\n)+")
 _REPLY_TAGS = {tag: name for name, row in MEMORY_TYPES.items() if row.asked
                for tag in (name, name + "s", *row.reply_tags)}
 _REPLY_NAME = r"(%s)[ \d一二三a-z/（(._#-]{0,14}[)）]?" % "|".join(sorted(_REPLY_TAGS, key=len, reverse=True))
 # At the start of a line, after list marks, a number, quotes, emoji. "[偏好] 或 [决策]" only speaks of the tags.
-_REPLY_TAG = re.compile(
+_REPLY_TAG = Pattern(
     r"[\W_]{0,12}(?:(?:\d{1,3}(?=[\W_])|[①-⑳一二三四五六七八九十])[\W_]{0,6})?(?:(?:类型|type)\s?[:：]\s?)?" + _REPLY_NAME +
     r"[\"”」』_]{0,2}\s{0,2}(?:[\]］】〗〕」』）)>》:：|\t]|[-–—]\s|$)(?!\s{0,2}(?:[或和与及/]|or\b)\s{0,2}[\[［【])", re.I)
 # Further on in the line: a square bracket anywhere, another one or a bare name with a colon after a separator.
-_REPLY_NEXT_TAG = re.compile(
+_REPLY_NEXT_TAG = Pattern(
     r"(?:[\s；;。、|]{1,3}(?:\d{1,2}[.、)）]|[①-⑳•-])?\s?[\[［【〖〔「『（(<《]?|[\[［【〖〔<])\s?" + _REPLY_NAME +
     r"\s?[\]］】〗〕」』）)>》:：]", re.I)
-_REPLY_LEAD = re.compile(
+_REPLY_LEAD = Pattern(
     r"^(?:(?:[:：、,，;；|=→>#+•·●▪✅]|\*(?!ST)|[-–—]{1,3}(?!\d)|[（(]?\d{1,2}[.、)）](?!\d)|[①-⑳]|(?:内容|content|%s)\s?[:：])"
     r"\s{0,4})+" % _REPLY_NAME, re.I)
-_REPLY_QUOTED = re.compile("^[“‘「『\"'`]?([^“”‘’「」『』\"'`]+)(?:[”’」』\"'`][。.]?)?$")  # or half a pair
-_REPLY_RUNAWAY = re.compile(r"(?:示?例|example)\s?\d|\[?(?:对话|user|human|用户)\s?(?:[\]:：]|$)", re.I)
-_REPLY_ASIDE = re.compile(r"[\[［【〖][^\]］】〗]{1,12}[\]］】〗]|以上|综上|如需|如有|希望|(?:注|说明|备注|总结|理由)\s?[:：]")
-_REPLY_PART = re.compile(r"(?:\w{0,2}(?:条件|场景|范围|信号|动作|步骤|方式|禁忌|禁止|纪律)|退出|止损|止盈|仓位|例外)[:：]")
-_REPLY_PLACEHOLDER = re.compile("<.{0,30}>|[x×某]{0,9}|(?:具体|记忆|偏好|决策)?(?:内容|描述|content)|同上|略|未知")
+_REPLY_QUOTED = Pattern("^[“‘「『\"'`]?([^“”‘’「」『』\"'`]+)(?:[”’」』\"'`][。.]?)?$")  # or half a pair
+_REPLY_RUNAWAY = Pattern(r"(?:示?例|example)\s?\d|\[?(?:对话|user|human|用户)\s?(?:[\]:：]|$)", re.I)
+_REPLY_ASIDE = Pattern(r"[\[［【〖][^\]］】〗]{1,12}[\]］】〗]|以上|综上|如需|如有|希望|(?:注|说明|备注|总结|理由)\s?[:：]")
+_REPLY_PART = Pattern(r"(?:\w{0,2}(?:条件|场景|范围|信号|动作|步骤|方式|禁忌|禁止|纪律)|退出|止损|止盈|仓位|例外)[:：]")
+_REPLY_PLACEHOLDER = Pattern("<.{0,30}>|[x×某]{0,9}|(?:具体|记忆|偏好|决策)?(?:内容|描述|content)|同上|略|未知")
 # A clause says "nothing" when it is such a word, or denies and consists of the signs of 本次对话没有值得记住的偏好.
-_REPLY_NOTHING = re.compile(
+_REPLY_NOTHING = Pattern(
     r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|none|n/?a|null|nil|nothing)\s{0,3}(?:[\W_]{0,4}$|[（(，,。.；;！!—–])"
     r"|no (?:new |clear )?(?:memories|preferences|decisions)\b|(?=.{0,40}?(?:[无無没沒未]|不[足涉存包]))(?:不[足涉存包]|[\W_"
     r"无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得"
     r"找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
 _REPLY_ECHOES = set(map(normalise, PROMPT_EXAMPLES))
-_REPLY_JSON_START = re.compile(r"\{\s{0,20}[\"}]|\[\s{0,20}[\"{\]]")
+_REPLY_JSON_START = Pattern(r"\{\s{0,20}[\"}]|\[\s{0,20}[\"{\]]")
 
 
 def _reply_answer(reply) -> str:
@@ -1022,7 +1034,7 @@ def parse_layers(reply: str) -> list:
 
 
 # What denies it in the same clause, the verdict, the id right after it. "The new memory" is no verdict.
-_REPLY_VERDICT = re.compile(
+_REPLY_VERDICT = Pattern(
     r"((?:\bno(?:t|r|thing)?\b|n't|n’t|[不非無无没沒](?!同))[^.,;:。、\n]{0,30}?)?(?<![a-z_])"
     r"(new(?! ?(?:记忆|规则)| (?!because|since|as |or |and |dup|sup)[a-z])|duplicate|supersede)(?:(?<=e)[sd])?(?![a-z_])"
     r"(?:(?:[^\w。-]|- |of|with|to|the|id|existing|memory|记忆|编号|[第与]){0,16}(?<!\d)(\d{1,18})(?![\d%]|[.:]\d))?", re.I)
@@ -1042,103 +1054,12 @@ def parse_dedup(reply: str, existing_ids) -> tuple:
     return verdict, numbers.pop()
 
 
-# What comes along with a value that is copied from a web page, a chat or an .env file.
-_HTTP_EDGES = "".join(map(chr, range(33))) + "\"'`“”‘’\x7f\x85\xa0\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
-_HTTP_UNSENDABLE = re.compile(r"[^!-~]")
-_HTTP_LOOPBACK = re.compile(r"(?:.+\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|::1|::")
-_HTTP_PRIVATE = re.compile(
-    r"(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)(?:\.\d+){2}|(?:f[cd]|fe80)[\da-f]*:.*")
-_HTTP_EVENTS = re.compile(r"(?:data|event|id|retry)?:")
-_HTTP_SYSTEM_REFUSED = re.compile(r"(?i)system (?:role|message|instruction|prompt)|role.{0,40}system")
-_HTTP_ERROR_KEYS = ("message", "msg", "message_zh", "status_msg", "detail", "error_msg", "error")
-
-
-def _http_endpoint(base_url: str, name: str) -> str:
-    """Return the address to post to for any way of writing a base URL; ModelConfigError names the setting."""
-    from urllib.parse import urlsplit
-
-    text = str(base_url or "").strip(_HTTP_EDGES + "/")
-    try:
-        parts = urlsplit(text if "://" in text else "//" + text)
-        usable = parts.scheme in ("http", "https", "") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or parts.netloc.endswith(":") or _HTTP_UNSENDABLE.search(text):
-        raise ModelConfigError(f"{name} 没有设置，或者不是能用的地址：应写成 https://api.deepseek.com/v1 的样子，"
-                               "以 http 或 https 开头，没有空格、全角字符、用户名和密码")
-    path = re.sub("/{2,}", "/", parts.path).rstrip("/")
-    if not path.endswith("/chat/completions"):
-        path = (path or "/v1") + "/chat/completions"     # only a bare host lacks the version
-    scheme = parts.scheme or ("http" if _HTTP_LOOPBACK.fullmatch(parts.hostname) else "https")
-    return f"{scheme}://{parts.netloc}{path}" + (f"?{parts.query}" if parts.query else "")
-
-
-def _http_error(status: int, data: object) -> str:
-    """Return the fault that an answer without a message stands for, '' when it tells of none; it has many shapes."""
-    source = data if isinstance(data, dict) else {"message": data}
-    inner = source.get("error") or source.get("base_resp")
-    source = inner if isinstance(inner, dict) else source
-    message = next((source[key] for key in _HTTP_ERROR_KEYS if source.get(key)), "")
-    words = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
-    code = next((str(source[key]) for key in ("code", "status_code") if source.get(key) is not None), "")
-    if status < 300 and (code == "0" or not code + words):
-        return ""
-    if status < 300 and re.fullmatch("[45][0-9][0-9]", code):
-        status = int(code)
-    return f"HTTP {status} code {code} {words} {source.get('type') or ''} {source.get('param') or ''}"
-
-
-def _http_reply(status: int, text: str) -> tuple:
-    """Return (reply, ''), or ('', fault) when the text is an error, cut, empty or no JSON.
-
-    An event stream, which some send without being asked, is joined. Reasoning is never the reply: drafts are in it.
-    """
-    events, lines = _HTTP_EVENTS.match(text), [text]
-    if events:     # lines without a quote only end the stream or keep it alive
-        lines = [line[5:] for line in re.split(r"[\r\n]+", text) if line.startswith("data:") and '"' in line]
-    try:
-        data = [json.loads(line, strict=False) for line in lines]
-    except (ValueError, RecursionError):
-        if status < 300:
-            return "", "PAGE" if text.startswith("<") else "CUT"
-        data = ["" if text.startswith("<") else text]
-    reply, finish, refusal = "", None, None
-    for chunk in data[0] if data and isinstance(data[0], list) and data[0] else data:
-        choices = chunk.get("choices") if isinstance(chunk, dict) else None
-        choice = choices[0] if isinstance(choices, list) and choices else {}
-        fault = "" if choice and status < 300 and not chunk.get("error") else _http_error(status, chunk)
-        if fault:
-            return "", fault
-        message = choice.get("message") or choice.get("delta") or {}
-        content = message.get("content")
-        for part in content if isinstance(content, list) else [content]:     # some parts are thinking
-            words = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
-            reply += words if isinstance(words, str) else ""
-        finish, refusal = choice.get("finish_reason") or finish, message.get("refusal") or refusal
-    reply = context_archive.clean_text(reply)
-    if refusal or finish in ("content_filter", "sensitive"):
-        return "", f"REFUSAL {refusal or finish}"
-    if events and not finish and not text.endswith("[DONE]"):
-        return "", "CUT"
-    if finish == "length":
-        reply = reply[:reply.rfind("\n") + 1]     # the last line may be half a rule
-    return (reply, "") if reply.strip() else ("", f"EMPTY {finish}")
-
-
-def _http_wait(headers) -> float | None:
-    """Return the seconds an endpoint asks to wait, None when it does not say or not in a number."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        if re.fullmatch(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", headers.get(name) or ""):
-            return float(headers[name]) / unit
-    return None
-
-
 # --------------------------------------------------------------------------------------------------------- Judgement
 
 
 # -- duplicates: same statement, same subject --
 # One pattern a row, one group a side; the sides exclude each other. From the vocabulary of A-share trading rules.
-_SAME_OPPOSITES = [re.compile(row) for row in r"""
+_SAME_OPPOSITES = [Pattern(row) for row in r"""
     (买|建仓|开仓|进场)|(卖|清仓|离场|出局|抛|[减平]仓) ([加补]仓)|([减清]仓|减半|清掉|离场|卖) (持有|拿住|留着)|(清仓|清掉|离场|卖) (减[仓半])|(清[仓掉]|离场)
     (站[上稳]|突破|上[破穿]|收复|金叉)|(跌破|破位|失守|下[破穿]|死叉) ([放爆增]量)|([缩地无]量) (大?涨[幅停]?|高开|冲高)|(大?跌[幅停]?|低开|跳水)
     (不[低少小]于|[大高多]于|超过|以上|[至最]少|[>≥])|(不超过|不[高多大]于|[低少小]于|不足|以[内下]|[至最]多|上限|[<≤])
@@ -1146,16 +1067,16 @@ _SAME_OPPOSITES = [re.compile(row) for row in r"""
     ([满全]仓)|(重仓)|(半仓)|(轻仓)|(空仓) (长线)|(中线)|(短线) (追)|(低吸|抄底) ([新前]高)|([新前]低) (牛市)|(熊市)|(震荡市)
     (止盈)|(止损) (盈|赚)|(亏) (左侧)|(右侧) ([报告节盘]前)|([报告节盘]后) (\+)|(-) (周一)|(周二)|(周三)|(周四)|(周五)""".split()]
 # What a rule is about: two rules with different words in one row are about different things.
-_SAME_SUBJECTS = [re.compile(row) for row in """
+_SAME_SUBJECTS = [Pattern(row) for row in """
     (单[票只]|个股|每只)|([总整]体?仓|账户)|(板块|行业|赛道) (牛市)|(熊市)|(震荡市) (半年线)|(年线)|(季线)|(月线)|(周线)|(日均?线)
     (止损|割肉)|(止盈|落袋)|(追)|(仓位|[满半空]仓)|(做t)|(融资|融券|杠杆)|([隔过]夜)|(消息|新闻|研报)|(抄底)|(st)|([新次]股)|([财季年]报)""".split()]
-_SAME_FILLER = re.compile("一律|一概|坚决|有效|必须|[且并而也都还又会要则那这该其把将于所以因为话]")
-_SAME_NUMBER = re.compile(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
+_SAME_FILLER = Pattern("一律|一概|坚决|有效|必须|[且并而也都还又会要则那这该其把将于所以因为话]")
+_SAME_NUMBER = Pattern(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
 # What a text denies, as one character: 追 in 不再追. 不管, 不低于, 除非, 特别 deny nothing.
-_SAME_DENIED = re.compile(
+_SAME_DENIED = Pattern(
     "不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌"
     "|[不没未无别勿莫戒非])(?:再|会|能|要|想|去|愿意?|喜欢|打算|考虑|可以|允许|许|得|应该?|敢|做|搞|碰){0,2}([\u3400-\u9fff]?)")
-_SAME_SENSE = re.compile("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
+_SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
 
 def _same_conflict(a: str, b: str, rows) -> bool:
@@ -1209,7 +1130,7 @@ def same_subject(old: str, new: str) -> bool:
 
 
 def _speech_pattern(text):
-    return re.compile(text.replace("…", "[^,。]{0,10}"))
+    return Pattern(text.replace("…", "[^,。]{0,10}"))
 
 
 # -- the boundary --
@@ -1267,8 +1188,8 @@ def boundary_reason(content: str) -> str:
 
 # -- what no memory may hold --
 
-_SPEECH_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_SPEECH_HIDDEN = re.compile("[\u00ad\u200b-\u200d\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_SPEECH_CONTROL = Pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SPEECH_HIDDEN = Pattern("[\u00ad\u200b-\u200d\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
     ("含地址",
      r"[a-z]{2,9}://|www\.|[\w-]\.(?:com|cn|net|org|top|xyz|test|vip|info|io)(?![a-z])|[\w-]\.[a-z]{2,6}/|[\w.]@\w|"
@@ -1296,12 +1217,12 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
      r"我)下单|(?:删除|清空|清除|覆盖)…(?:记忆|规则|纪律|画像)|(?:持仓|账户|记忆|密码)…(?:发送|上传|发[到给]|转发)"),
 )]
 # Each switches one risk control off: the user must have said something of the same kind in words of his own.
-_SPEECH_RISK_OFF = [re.compile(pattern) for pattern in (
+_SPEECH_RISK_OFF = [Pattern(pattern) for pattern in (
     r"满仓|(?<!安)全仓|梭哈|仓位打满|打满仓|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z])|full position",
     r"(?:不[设用做要带看管需]?|从不|别|取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}止损(?![^,。]{0,6}不)|死[拿扛]|扛单|ignore stop",
     r"(?:忽略|无视|不顾|不管|不考虑|取消|解除|放开|关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|仓位限制|仓位上限|纪律|回撤)|ignore risk",
     r"杠杆(?!率)|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|裸卖|[加翻]倍[补加买]|最高(?:级|风险)")]
-_SPEECH_NEGATED = re.compile("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
+_SPEECH_NEGATED = Pattern("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
 
 
 def _speech_hard(content, plain):
@@ -1327,14 +1248,14 @@ def _speech_risks(plain):
 
 Speech = namedtuple("Speech", "own role text pieces position")      # own: said or clearly affirmed by the user
 
-_SPEECH_SPACE = re.compile(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])|(?<=[\u4e00-\u9fff])[-·.*_~|/](?=[\u4e00-\u9fff])")
-_SPEECH_NUMERAL = re.compile("([一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九])(?:(成)(半?)|(?=[日天周月年倍万亿板]|个[点月]))|(?<=\\d)个?点")
+_SPEECH_SPACE = Pattern(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])|(?<=[\u4e00-\u9fff])[-·.*_~|/](?=[\u4e00-\u9fff])")
+_SPEECH_NUMERAL = Pattern("([一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九])(?:(成)(半?)|(?=[日天周月年倍万亿板]|个[点月]))|(?<=\\d)个?点")
 _SPEECH_DIGIT = dict(zip("一二两三四五六七八九", (1, 2, 2, 3, 4, 5, 6, 7, 8, 9)))
-_SPEECH_FILLER = re.compile("用户|本人|我们?|喜欢|偏好|习惯|认为|觉得|坚持|倾向于?|采用|表示|要求|希望|以后|今后|总是|一直|已经?|就是|[的了是就都也会要请将吧啊]")
-_SPEECH_PIECE = re.compile("[\u4e00-\u9fff]+|\\d+(?:\\.\\d+)?%?|[a-z]+")
-_SPEECH_SENTENCE = re.compile("[^。!?;]+[。!?;]*")
-_SPEECH_CLAUSE = re.compile("[^,。!?;]+[,。!?;]*")
-_SPEECH_QUOTED = re.compile("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
+_SPEECH_FILLER = Pattern("用户|本人|我们?|喜欢|偏好|习惯|认为|觉得|坚持|倾向于?|采用|表示|要求|希望|以后|今后|总是|一直|已经?|就是|[的了是就都也会要请将吧啊]")
+_SPEECH_PIECE = Pattern("[\u4e00-\u9fff]+|\\d+(?:\\.\\d+)?%?|[a-z]+")
+_SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
+_SPEECH_CLAUSE = Pattern("[^,。!?;]+[,。!?;]*")
+_SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_OTHERS = _speech_pattern(
     "(?:群[里友主]|有(?:些|的)?人|别人|人家|网友|老师|大v|大师|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|邻居|老[婆公]|亲戚|老[张王李刘陈]|"
@@ -1342,25 +1263,25 @@ _SPEECH_OTHERS = _speech_pattern(
     "书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|视频|媒体|机构|抖音|微博|雪球|截图|营业部|股评|节目|弹幕|[这那][种个]?[段篇条句]?(?:话|文字|说法|观点)|口诀|段子|下面|以下|转发|原文|"
     "[页网][面页])…?(?:[说讲喊写教发吹叫让劝传总是]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|"
     "^[【>\\[<]|[讯电][,:]|记者|快讯|报道|来源:|^(?:human|user|assistant|system):")
-_SPEECH_REJECTS = re.compile(
+_SPEECH_REJECTS = Pattern(
     "不(?:认同|信|同意|赞成|听|敢苟同|靠谱|对|行|适合)|骗|离谱|扯|坑|胡说|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern(
     "(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学[到来])|我[一直也就是都]{1,3}[这么样]{2}|[跟和]我…一样|我的(?![天妈])|纪律|原则|记[住下]|记一下")
-_SPEECH_NOT_MINE = re.compile(
+_SPEECH_NOT_MINE = Pattern(
     "^.{0,3}(?:以前|从前|过去(?![\\d几])|曾经|当年|早[年些]|[前早][几两\\d]年|原[来先]|刚开始|年轻时|刚入市|[去前]年|如果我说|要是我说|[假设]如?我|万一我)")
-_SPEECH_MINE = re.compile("^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|现在|如今|今年|后来)")
-_SPEECH_MYSELF = re.compile("我(?!想)|一般|从不|习惯|以后")
-_SPEECH_ASKS = re.compile("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[能可要是行好]不[能可要是行好]")
-_SPEECH_AFFIRMS = re.compile(
+_SPEECH_MINE = Pattern("^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|现在|如今|今年|后来)")
+_SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
+_SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[能可要是行好]不[能可要是行好]")
+_SPEECH_AFFIRMS = Pattern(
     "^(?!.{0,60}(?:\\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:(?:嗯+|好的?|行|可以|ok)?[,。!]*(?:对(?=$|[的,。!啊呀头、])|是的|没错|正是|同意|"
     "说[得的]对|就是这样|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)|.{0,40}?(?:[按照](?:你|这|上面|"
     "刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\\d]条|这[两三几些\\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记下|记住|当我的|执行|照做|采纳|记一下|我要)))")
-_SPEECH_ECHOES = re.compile("^(?:收到|明白|了解|理解|好的?[,。:]|记下|记住|已记|清楚)(?!.{0,400}(?<!买入)(?<!卖出)(?<!操作)建议)")
-_SPEECH_LIKES = re.compile("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
-_SPEECH_DENIES = re.compile("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒")
+_SPEECH_ECHOES = Pattern("^(?:收到|明白|了解|理解|好的?[,。:]|记下|记住|已记|清楚)(?!.{0,400}(?<!买入)(?<!卖出)(?<!操作)建议)")
+_SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
+_SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
-_SPEECH_PLANTS = re.compile(
+_SPEECH_PLANTS = Pattern(
     "[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户|读者)|(?:用户|客户)(?:偏好|画像|喜欢|同意|表示|已)|系统[:提指]|"
     "remember|memory|persist|note to|agents?\\W|(?:the|this) (?:user|reader|trader)|(?:user|human|assistant|"
     "system)[\\]】:>]|ignore|disregard|override|prompt")
@@ -1517,7 +1438,7 @@ def pick_evidence(content: str, messages: list | None) -> list:
 
 
 # ----------------------------------------------------------------------------------------------------------- Scoring
-_STAMP_END = re.compile(r"(?:[.,](\d{1,9}))? ?(?:[Zz]|([+-])(\d\d):?(\d\d)?)?$")
+_STAMP_END = Pattern(r"(?:[.,](\d{1,9}))? ?(?:[Zz]|([+-])(\d\d):?(\d\d)?)?$")
 
 
 def parse_time(created_at: str):
@@ -1629,10 +1550,10 @@ def need_time(since):
     return stamp
 
 
-def is_expired(memory_type: str, stamp, now: float) -> bool:
-    """True when a row of this type and time is past its retention; one whose time cannot be read never is."""
+def expiry(memory_type: str, stamp) -> float:
+    """The last second of a row of this type and time; one whose time cannot be read, or without retention, has no end."""
     retention = memory_type_of(memory_type).retention
-    return retention is not None and stamp is not None and now - stamp > retention * DAY_S
+    return math.inf if retention is None or stamp is None else stamp + retention * DAY_S
 
 
 # ------------------------------------------------------------------------------------------------------- Stock names
@@ -1655,43 +1576,43 @@ EDGE_PAIRS = frozenset("""中国 我国 美国 外国 各国 全国 两国 本�
 行得 行程 行驶 行星 免费 免除 免税 免疫 免责 免职 免单 免不 明显 明年 明日 明确 明细 明白 力量 力求 科技 科创 科研 科学 科室 方案 方便 方式 方向 方法 方面 讯息 康复 康健 康宁 财务 财政 财经 财产
 原料 原因 原来 原则 丰田 丰快 联合 联系 联盟 控制 控股 利亚 利诺 利丹 纬度 尔兰 威胁 威力 威信 威望 电影 电视 电话 电缆 电池 电器 电力 电台 车站 车票 车辆 车型 车位 芯片 钢丝 钢筋 汽水 汽油 汽车
 工程 工作 微小 微弱 微信 光伏 歌德 思想 思考 音乐 行卡 泰国 汇合 汇报 星期 玻璃 裕葡""".split())
-WORD_EDGE = re.compile("(?:^|[\\W和跟及或买卖把盯清]|持有|[买卖清]了|看好)¤(?:$|[\\W和跟还怎这太就也都能今昨明后前涨跌放破分业]|股|集团)")
+WORD_EDGE = Pattern("(?:^|[\\W和跟及或买卖把盯清]|持有|[买卖清]了|看好)¤(?:$|[\\W和跟还怎这太就也都能今昨明后前涨跌放破分业]|股|集团)")
 # A longer name continued into other words, read from its last two characters: 招商银|行业, and 中国|软件行业.
-CONTINUED = re.compile(
+CONTINUED = Pattern(
     ".(?:台镇|行业|行间|行(?:信用)?卡|新[区技]|科技|速公路|港[口区]|港新片|酒节|影[节院]|寿命|安夜|元素|信服务|成[长功]|软件|秀色|坝水|版[社物]|迪电子)|"
     "(?<=中国|航天)(?:银行|软件|电影|移动|电信|联通|建筑|医药|黄金|卫星|动力|核电|石[油化]|船舶|化学|稀土|出版|科技|电子|工程)(?:[行产工]?业|市场|协会|企业|"
     "[出进]口|需求|消费|储备|价格|[产销]量|票房|集采|订单|电池|导航|支付|互联网|宽带|套餐|的?信号|的宽|材料|制造|化工|机组|站|品|板块|领域|集团|进展)")
 SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
 # The words around a name, which stands as ¤, that speak of a share, of trading it, of using software of that name.
 _LATELY = "(?:[今昨明]天|这[两几]天|今年|早盘|尾盘|盘中|开盘|最近|现在|已经|直接|突然|连续|一直|又|也|都|还|刚|再){0,3}"
-SHARE = re.compile(
+SHARE = Pattern(
     "(?:[0-9]{6}\\)?|股票|个股|代码|持有|持仓)[\"“‘「『《【(:]?¤|[买卖仓套只][^,。!?]{0,9}[\"“‘「『《【]¤|¤[\"”’」』》】]?(?:\\(?(?:S[HZ])?"
     "[0-9]{6}|[这那]?[只支个]?股?票(?![房据务面有])|[这那]?[只支]个?股|[这那]个?股|的?股[价性东息]|[0-9一二两三五十百千万]{1,6}[股手]|" + _LATELY +
     "(?:[涨跌]停|[停复]牌|摘帽|解禁|除[权息])(?!潮|股|家|板块|个股|的))")
-TRADED = re.compile(
+TRADED = Pattern(
     "(?:买[入了进]|卖[出了掉]|[加减建清补满重]仓了?|抄底|换成|自选)[\"“‘'「『《【]?¤|(?<![去在到来回从住逛飞离近])¤[\"”’'」』》】]?" + _LATELY +
     "(?:[能可以要该不值得再继续]{0,5}(?:买|卖|追|拿|抄底)(?![^,。!?入出了吗么不着住])|[加减建补清]仓|割肉|止[损盈]|套[了牢住]|[放缩]量|破[位发0-9]|突破|[跌涨]破|"
     "站[上稳]|回[踩调]|反[弹转]|冲高|跳水|[高低平]开|[大暴急阴][涨跌]|[涨跌][了到得不]|新[高低]|[均年]线|的?(?:业绩|[财年季中]报|分红|估值|走势)|怎么看)")
-USED = re.compile("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的着过]?¤|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里|手机|自选|交易|条件单|"
+USED = Pattern("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的着过]?¤|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里|手机|自选|交易|条件单|"
                   "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|怎么[设画登下用])")
 # Six digits are a code, or an index, an amount, a serial number.
-SIX_DIGITS = re.compile("(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
+SIX_DIGITS = Pattern("(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
                         "(?:\\.(SH|SS|SZ|BJ|XSHG|XSHE))?(?![0-9A-Z_%]|\\.[0-9])")
-LISTED_CODE = re.compile("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
-INDEX = re.compile("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
-AMOUNT = re.compile(
+LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
+INDEX = Pattern("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
+AMOUNT = Pattern(
     "(?:本金|资金|预算|市值|资产|余额|净值|成交[额量]?|金额|[总一]共|合计|大[概约]|约|将近|接近|超过|不到|至少|最多|亏损?|赚|浮[盈亏]|盈[利亏]|回撤|"
     "花|投入?|[入出转]金|转[入出]|取出|借|营收|利润|数量|订单|编[号码]|(?<![0-9])号码?|邮编|电话|手机|密码|验证码|版本|ID|QQ|NO\\.?|尾号|"
     "(?:^|[^0-9])0[0-9]{2,3}(?=-))(?:[了有是为到出掉共: +-]|还有|了有){0,2}¤|"
     "¤(?:[多余来]?(?:元(?!旦|月|宵)|块|股(?![价票权东民市吧息本性]|份(?!额))|手(?![续里上中头感机])|万(?!一|科)|亿|户|份(?!额)|张|美[元金]|"
     "港[元币]|笔|吨|台|辆|项|件|公[里斤]|人民币|RMB)|多(?![少头空方次久])|左右|以[上下内外]|[-~到至][0-9]{4,}[元块股万左])")
 # What the exchange puts before or behind a name: the state of the company, a day without dividend, a first day.
-STATE_MARKS = re.compile("^(?:S?\\*?ST|S|XD|XR|DR|N|C)(?=[一-鿿])|-(?:UW|WD|U|W|D)$")
-MARKED = re.compile("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$")
+STATE_MARKS = Pattern("^(?:S?\\*?ST|S|XD|XR|DR|N|C)(?=[一-鿿])|-(?:UW|WD|U|W|D)$")
+MARKED = Pattern("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$")
 # The columns that exchanges and the usual packages write, in small letters, the best first.
 CODE_COLUMNS = "证券代码 a股代码 股票代码 公司代码 代码 code ts_code symbol stock_code security_code security_id".split()
 NAME_COLUMNS = "证券简称 a股简称 股票简称 公司简称 证券名称 股票名称 简称 名称 name code_name short_name stock_name".split()
-FOREIGN_CODE = re.compile("\\W*(?:(?:SH|SZ|BJ)\\W?)?([0-9]{1,6})(?:\\.(?:0|SH|SS|SZ|BJ|XSHG|XSHE))?\\W*$")
+FOREIGN_CODE = Pattern("\\W*(?:(?:SH|SZ|BJ)\\W?)?([0-9]{1,6})(?:\\.(?:0|SH|SS|SZ|BJ|XSHG|XSHE))?\\W*$")
 StockList = namedtuple("StockList", "stamp rows pairs moved problem")
 Mention = namedtuple("Mention", "start text code reason")   # code is '' when it was looked at and refused
 _stock_list_override, _loaded_stocks = "", None
@@ -1853,6 +1774,9 @@ def stock_list_info() -> dict:
 
 def _foreign_names(path: str) -> dict:
     """{code: name} of the shares in a CSV file or a JSON list of objects; StockListError says what is wrong."""
+    import csv
+    import io
+
     data, names = _read_stock_file(path), {}
     text = data.decode("utf-8-sig", "replace").replace("\0", "")
     if "\ufffd" in text:
@@ -1899,7 +1823,7 @@ def import_stock_list(path: str) -> dict:
 # ------------------------------------------------------------------------------------------------------------- Store
 Pending = collections.namedtuple("Pending", "id kind hash session_id payload tries next_try owner owner_since last_error"
                                  " created_at")
-Snapshot = collections.namedtuple("Snapshot", "key rows by_id superseded")
+Snapshot = collections.namedtuple("Snapshot", "key rows by_id superseded living")
 
 
 def utc_text(seconds: float) -> str:
@@ -1950,6 +1874,7 @@ def _process_start(pid: int) -> str:
 
 def _owner() -> str:
     """Who takes an entry: host, process, its start, thread."""
+    import socket
     return "%s|%d|%s|%d" % (socket.gethostname(), os.getpid(), _process_start(os.getpid()), threading.get_ident())
 
 
@@ -1959,7 +1884,7 @@ def _is_lost(owner: str, held_s: float) -> bool:
     Only this machine's owners can be looked at; for another machine's, and without /proc, the time decides.
     """
     host, _, rest = owner.partition("|")
-    if abs(held_s) >= OWNER_LOST_S or host != socket.gethostname():
+    if abs(held_s) >= OWNER_LOST_S or host != _owner().partition("|")[0]:
         return abs(held_s) >= OWNER_LOST_S
     pid, start, thread = rest.split("|")
     if int(pid) == os.getpid():
@@ -2178,7 +2103,7 @@ class MemoryStore:
     @staticmethod
     def _set_aside_triggers(conn) -> None:
         """Without FTS5 a trigger that writes to an FTS5 table fails, and with it every save: keep its text, drop it."""
-        tables = [row["name"] for row in conn.execute(FIND_FTS_TABLES)]
+        tables = [row["name"] for row in conn.execute(FIND_TABLES_LIKE, FTS_TABLES)]
         for row in conn.execute(FIND_TRIGGERS).fetchall():
             if any(table in row["sql"] for table in tables):
                 conn.execute(PUT_STATE, ("trigger:" + row["name"], row["sql"]))
@@ -2193,7 +2118,7 @@ class MemoryStore:
             if row["key"].partition(":")[2] not in there:
                 conn.execute(row["value"])
             conn.execute(DROP_STATE, (row["key"],))
-        for row in conn.execute(FIND_FTS_TABLES).fetchall() if kept else ():
+        for row in conn.execute(FIND_TABLES_LIKE, FTS_TABLES).fetchall() if kept else ():
             conn.execute(REBUILD_INDEX.format(name=row["name"]))
 
     @contextlib.contextmanager
@@ -2243,9 +2168,16 @@ class MemoryStore:
             for id in same:
                 if id not in hidden:
                     return id
-            new_id = conn.execute(INSERT_MEMORY, values + (utc_text(self.clock()),)).lastrowid
-            conn.execute(SET_TERMS.format(terms=self._local.terms), (" ".join(search_terms(content)), new_id))
+            new_id = self._insert(conn, values + (utc_text(self.clock()),), content)
             self._enforce_cap(conn, memory_type, kind.cap, new_id)
+        return new_id
+
+    def _insert(self, conn, values, content: str) -> int:
+        terms = " ".join(search_terms(content))
+        if self._local.terms == "agent_memory":
+            return conn.execute(INSERT_WITH_TERMS, tuple(values) + (terms,)).lastrowid
+        new_id = conn.execute(INSERT_MEMORY, values).lastrowid
+        conn.execute(SET_TERMS.format(terms=self._local.terms), (terms, new_id))
         return new_id
 
     def save_new_memory(self, memory_type: str, content: str, codes, *, supersedes: int = 0, **options) -> tuple:
@@ -2264,10 +2196,10 @@ class MemoryStore:
         over = conn.execute(COUNT_TYPE, (memory_type,)).fetchone()[0] - cap
         if over <= 0:
             return 0
-        rows = conn.execute(ROWS_OF_TYPE, (memory_type, new_id)).fetchall()
-        marked = any("superseded_by" in (row["metadata"] or "") for row in rows)
-        hidden = self._snapshot(conn).superseded if marked else ()
-        rows.sort(key=lambda row: (row["id"] not in hidden, parse_time(row["created_at"]) or 0.0, row["id"]))
+        rows = conn.execute(OLDEST_OF_TYPE, (memory_type, new_id)).fetchall()
+        if any("superseded_by" in (row["metadata"] or "") for row in rows):
+            hidden = self._snapshot(conn).superseded
+            rows.sort(key=lambda row: row["id"] not in hidden)
         conn.executemany(DELETE_MEMORY, [(row["id"],) for row in rows[:over]])
         return len(rows[:over])
 
@@ -2337,8 +2269,9 @@ class MemoryStore:
             if not words and row["content"]:
                 words = " ".join(search_terms(row["content"]))
                 unfilled.append((words, row["id"]))
+            stamp = parse_time(row["created_at"])
             row.update(search_text=words, _terms=frozenset(words.split()), _meta=parse_metadata(row["metadata"]),
-                       _time=parse_time(row["created_at"]))
+                       _time=stamp, _until=expiry(row["memory_type"], stamp))
             rows.append(row)
         rows.sort(key=lambda row: (row["_time"] or 0.0, row["id"]), reverse=True)
         if unfilled and self._local.writable:
@@ -2350,21 +2283,21 @@ class MemoryStore:
                 conn.executemany(SET_TERMS.format(terms=terms), unfilled)
             key = (conn.execute("PRAGMA data_version").fetchone()[0], conn.total_changes)
         hidden = superseded_ids({row["id"]: row["_meta"] for row in rows})
-        self._local.snapshot = Snapshot(key, rows, {row["id"]: row for row in rows}, hidden)
+        living = [row for row in rows if row["id"] not in hidden and memory_type_of(row["memory_type"]).section]
+        self._local.snapshot = Snapshot(key, rows, {row["id"]: row for row in rows}, hidden, living)
         return self._local.snapshot
 
     def row_state(self, row: dict) -> str:
         """'live', 'superseded' or 'expired' of a row."""
         if row["id"] in self._snapshot(self.get_db()).superseded:
             return "superseded"
-        return "expired" if is_expired(row["memory_type"], parse_time(row["created_at"]), self.clock()) else "live"
+        return "expired" if self.clock() > expiry(row["memory_type"], parse_time(row["created_at"])) else "live"
 
     def live_memories(self, memory_type: str = "") -> list:
         """The rows that may be recalled, newest first: not superseded, not past their retention, of a recallable type."""
-        snapshot, now = self._snapshot(self.get_db()), self.clock()
-        return [row for row in snapshot.rows if row["id"] not in snapshot.superseded
-                and (row["memory_type"] == memory_type or not memory_type and memory_type_of(row["memory_type"]).section)
-                and not is_expired(row["memory_type"], row["_time"], now)]
+        now = self.clock()
+        return [row for row in self._snapshot(self.get_db()).living
+                if now <= row["_until"] and (not memory_type or row["memory_type"] == memory_type)]
 
     def list_rows(self, *, everything: bool = False, memory_type: str | None = None, limit: int = 20, **wanted) -> list:
         """get_recent_memories with the `state` of each row; superseded and expired rows and marks only with everything=True."""
@@ -2424,7 +2357,7 @@ class MemoryStore:
                 return dict(conn.execute(MATCH_TERMS, (match_query(terms),)).fetchall())
             except sqlite3.DatabaseError as error:
                 # The index is derived: damaged, it costs its order only, and `doctor --fix` builds it anew.
-                _log.warning("%s: the term index cannot be read (%s)", self.db_path, error)
+                _warn("%s: the term index cannot be read (%s)", self.db_path, error)
         shared = ((row["id"], len(row["_terms"].intersection(terms))) for row in rows)
         return {id: -float(count) for id, count in shared if count}
 
@@ -2510,7 +2443,7 @@ class MemoryStore:
         with self.transaction() as conn:
             known = conn.execute(PENDING_BY_HASH, (hash,)).fetchone()
             if not known and conn.execute(COUNT_PENDING).fetchone()[0] >= MAX_PENDING:
-                _log.warning("the queue of pending summaries is full (%d): session %r was not queued; work it off with"
+                _warn("the queue of pending summaries is full (%d): session %r was not queued; work it off with"
                              " `memory.py pending --run` or drop entries", MAX_PENDING, session_id)
                 return None
             if not known:
@@ -2656,8 +2589,8 @@ class MemoryStore:
                 id = there.get(same + (row["created_at"],)) or "superseded_by" not in meta and there.get(same)
                 outcome["known"] += [id] if id else []
                 if not id:
-                    id = conn.execute(INSERT_MEMORY, [row[column] for column in MEMORY_COLUMNS if column in row and column != "id"]
-                                      ).lastrowid
+                    values = [row[column] for column in MEMORY_COLUMNS if column in row and column != "id"]
+                    id = self._insert(conn, values, row["content"])
                     fresh.append((id, row["memory_type"], meta))
                     there[same + (row["created_at"],)] = id
                 new_ids[row["id"]] = id
@@ -2748,6 +2681,98 @@ load_chat_logs = _default.load_chat_logs
 
 
 # ------------------------------------------------------------------------------------------------------------- Model
+# What comes along with a value that is copied from a web page, a chat or an .env file.
+_HTTP_EDGES = "".join(map(chr, range(33))) + "\"'`“”‘’\x7f\x85\xa0\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
+_HTTP_UNSENDABLE = Pattern(r"[^!-~]")
+_HTTP_LOOPBACK = Pattern(r"(?:.+\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|::1|::")
+_HTTP_PRIVATE = Pattern(
+    r"(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)(?:\.\d+){2}|(?:f[cd]|fe80)[\da-f]*:.*")
+_HTTP_EVENTS = Pattern(r"(?:data|event|id|retry)?:")
+_HTTP_SYSTEM_REFUSED = Pattern(r"(?i)system (?:role|message|instruction|prompt)|role.{0,40}system")
+_HTTP_ERROR_KEYS = ("message", "msg", "message_zh", "status_msg", "detail", "error_msg", "error")
+
+
+def _http_endpoint(base_url: str, name: str) -> str:
+    """Return the address to post to for any way of writing a base URL; ModelConfigError names the setting."""
+    from urllib.parse import urlsplit
+
+    text = str(base_url or "").strip(_HTTP_EDGES + "/")
+    try:
+        parts = urlsplit(text if "://" in text else "//" + text)
+        usable = parts.scheme in ("http", "https", "") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or "@" in parts.netloc or parts.netloc.endswith(":") or _HTTP_UNSENDABLE.search(text):
+        raise ModelConfigError(f"{name} 没有设置，或者不是能用的地址：应写成 https://api.deepseek.com/v1 的样子，"
+                               "以 http 或 https 开头，没有空格、全角字符、用户名和密码")
+    path = re.sub("/{2,}", "/", parts.path).rstrip("/")
+    if not path.endswith("/chat/completions"):
+        path = (path or "/v1") + "/chat/completions"     # only a bare host lacks the version
+    scheme = parts.scheme or ("http" if _HTTP_LOOPBACK.fullmatch(parts.hostname) else "https")
+    return f"{scheme}://{parts.netloc}{path}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _http_error(status: int, data: object) -> str:
+    """Return the fault that an answer without a message stands for, '' when it tells of none; it has many shapes."""
+    source = data if isinstance(data, dict) else {"message": data}
+    inner = source.get("error") or source.get("base_resp")
+    source = inner if isinstance(inner, dict) else source
+    message = next((source[key] for key in _HTTP_ERROR_KEYS if source.get(key)), "")
+    words = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+    code = next((str(source[key]) for key in ("code", "status_code") if source.get(key) is not None), "")
+    if status < 300 and (code == "0" or not code + words):
+        return ""
+    if status < 300 and re.fullmatch("[45][0-9][0-9]", code):
+        status = int(code)
+    return f"HTTP {status} code {code} {words} {source.get('type') or ''} {source.get('param') or ''}"
+
+
+def _http_reply(status: int, text: str) -> tuple:
+    """Return (reply, ''), or ('', fault) when the text is an error, cut, empty or no JSON.
+
+    An event stream, which some send without being asked, is joined. Reasoning is never the reply: drafts are in it.
+    """
+    events, lines = _HTTP_EVENTS.match(text), [text]
+    if events:     # lines without a quote only end the stream or keep it alive
+        lines = [line[5:] for line in re.split(r"[\r\n]+", text) if line.startswith("data:") and '"' in line]
+    try:
+        data = [json.loads(line, strict=False) for line in lines]
+    except (ValueError, RecursionError):
+        if status < 300:
+            return "", "PAGE" if text.startswith("<") else "CUT"
+        data = ["" if text.startswith("<") else text]
+    reply, finish, refusal = "", None, None
+    for chunk in data[0] if data and isinstance(data[0], list) and data[0] else data:
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else {}
+        fault = "" if choice and status < 300 and not chunk.get("error") else _http_error(status, chunk)
+        if fault:
+            return "", fault
+        message = choice.get("message") or choice.get("delta") or {}
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [content]:     # some parts are thinking
+            words = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
+            reply += words if isinstance(words, str) else ""
+        finish, refusal = choice.get("finish_reason") or finish, message.get("refusal") or refusal
+    reply = context_archive.clean_text(reply)
+    if refusal or finish in ("content_filter", "sensitive"):
+        return "", f"REFUSAL {refusal or finish}"
+    if events and not finish and not text.endswith("[DONE]"):
+        return "", "CUT"
+    if finish == "length":
+        reply = reply[:reply.rfind("\n") + 1]     # the last line may be half a rule
+    return (reply, "") if reply.strip() else ("", f"EMPTY {finish}")
+
+
+def _http_wait(headers) -> float | None:
+    """Return the seconds an endpoint asks to wait, as a number or until a date; None when it does not say."""
+    import email.utils
+
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        if re.fullmatch(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", headers.get(name) or ""):
+            return float(headers[name]) / unit
+    date = email.utils.parsedate_tz(headers.get("retry-after") or "")
+    return max(email.utils.mktime_tz(date) - time.time(), 0.0) if date else None
 
 
 def _http_proxy(url: str) -> str:
@@ -2820,7 +2845,7 @@ class OpenAICompatibleProvider:
         if not self._key and not near:
             raise ModelConfigError(f"没有设置 {self._where} 的密钥，请设置 {names[1]}（只有本机和内网的接口可以没有）")
         if self._key and not near and parts.scheme == "http":
-            _log.warning("密钥以明文 http 发往 %s，请改用 https", self._where)
+            _warn("密钥以明文 http 发往 %s，请改用 https", self._where)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r}, model={self.model!r})"
@@ -2933,7 +2958,7 @@ _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]�
           "|(?<![同随平小及准按])时候?(?!间)|(?<=[^今往我你])[以之]?后(?![能还])|[^提目]前(?=[^低高]|$)|期间|周[一二三四五末]|公告|当天)")
 # The ways to state a rule: a thing not done, the only thing done, a gate, a limit, an answer to an event, and the
 # spoken order "subject, 我, what I do" (解禁前的票我会避开), which needs no list of verbs.
-_RULE_FORMS = re.compile("|".join((
+_RULE_FORMS = Pattern("|".join((
     _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?" + _RULE_DO, "(?:不要|别)[^，]{0,6}" + _RULE_DO,
     "(?<!" + _RULE_NUM + ")(?<![几这那每哪单多])只(?![是要有剩能好不得怕会想问知差涨跌股票个])",
     "主要是?[看做靠买拿投]|我是?做(?![了过到错])|做的是|一票否决",
@@ -2947,27 +2972,27 @@ _RULE_FORMS = re.compile("|".join((
     "^[^，]{4,}就(?:[先全]|直接)?" + _RULE_EXIT + "[^，了]{0,3}$", _RULE_NUM + ".{0,4}以[内上下]$",
     "..的[^，]{0,4}(?:不(?![敢错好懂对行知多少够准稳大小高低清同能])|直接|统统)[^，]{1,3}$")))
 # Habits, likings and duties are rules only where they speak of trading, or of how the agent is to report.
-_RULE_LEANINGS = re.compile(
+_RULE_LEANINGS = Pattern(
     "(?:一般|通常|习惯|平时|总是|都会|每[次天周月年笔只]|固定|长期|永远|向来|专门)(?![^，]*就[涨跌亏套])[^，]{0,12}" + _RULE_DO
     + "|喜欢(?![你就])|偏[好爱]|倾向|看重|宁[可愿]|更愿意|讨厌|反感|厌恶|擅长|容忍|坚持|交易者|(?:偏|比较|属于|风格)[^，]{0,4}(?:保守|稳健|激进)"
     "|必须(?![涨跌])|一定[要先得]|务必|尽量|最好(?![的是])|(?:时候|[前后])你?(?:必须|都?要|先|把)|先[^，]{1,8}再(?![说看])")
-_RULE_TRADING = re.compile("[仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一]批|杠杆|题材|行业"
+_RULE_TRADING = Pattern("[仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一]批|杠杆|题材|行业"
                       "|龙头|消息|波动|做[TtＴ]|[A-Z]{2}|公司|提醒|建议|结论|回答|[先直]接?[讲说]|[动出]手|[探抄]底")
 # A condition, and how its consequence begins after a comma.
-_RULE_WHEN = re.compile("因为|不管|无论|[的票股时后前]$|" + _RULE_EVENT)
-_RULE_THEN = re.compile("所以|我?(?:[就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断)")
-_RULE_DECISION = re.compile("(?!.*(?:分析|回答|报告|推荐|建议|问我))(?:.*" + _RULE_EVENT + "|.*因为.*所以)")
+_RULE_WHEN = Pattern("因为|不管|无论|[的票股时后前]$|" + _RULE_EVENT)
+_RULE_THEN = Pattern("所以|我?(?:[就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断)")
+_RULE_DECISION = Pattern("(?!.*(?:分析|回答|报告|推荐|建议|问我))(?:.*" + _RULE_EVENT + "|.*因为.*所以)")
 # A clause that rules something of its own, not only more of the rule before it.
-_RULE_OWN_TOPIC = re.compile("仓位|单[票只笔]|止[损盈]|总仓|持[股仓]|[%％]|最多|" + _RULE_EVENT + "(?!.*[才再])")
+_RULE_OWN_TOPIC = Pattern("仓位|单[票只笔]|止[损盈]|总仓|持[股仓]|[%％]|最多|" + _RULE_EVENT + "(?!.*[才再])")
 # "Keep this" makes an item sure, and a weaker clause a rule. 以后 after a clock time (14:45以后) is no such word.
-_RULE_MARK = re.compile("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决"
+_RULE_MARK = Pattern("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决"
                    "|永[远不]|再也不|向来|始终|雷打不动|[底红]线|止[损盈]线|上限")
-_RULE_MARK_ALONE = re.compile("[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给|帮|你|我|我的|一定){0,4}"
+_RULE_MARK_ALONE = Pattern("[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给|帮|你|我|我的|一定){0,4}"
                          "(?:规矩|纪律|原则|铁律|[底红]线|记[住好牢下]|记下来|牢记|记一下|别忘|不能破)[了啊哈哦吧]?|以后[也都]?(?:这样|要|这么做?)")
-_RULE_HEADED = re.compile("[^，]{0,6}(?:原则|纪律|规[矩则]|铁律)(?:就?是|[^，:：]{0,6}[:：])[^，]{4}")
-_RULE_MARKED_RULE = re.compile("(?!.*(?:止[损盈]线|上限)).*(?:" + _RULE_DO + "|" + _RULE_EXIT + "|[先少多用][^，]{3}|保持|简短|结论|" + _RULE_NOT + "$)")
+_RULE_HEADED = Pattern("[^，]{0,6}(?:原则|纪律|规[矩则]|铁律)(?:就?是|[^，:：]{0,6}[:：])[^，]{4}")
+_RULE_MARKED_RULE = Pattern("(?!.*(?:止[损盈]线|上限)).*(?:" + _RULE_DO + "|" + _RULE_EXIT + "|[先少多用][^，]{3}|保持|简短|结论|" + _RULE_NOT + "$)")
 # Nobody's rule: a third person's ways, games of thought, doubt, irony, what the user takes back, questions.
-_RULE_NOT_MINE = re.compile(
+_RULE_NOT_MINE = Pattern(
     "^[^，]{0,5}(?:[他她]们?|大家|[朋室网股校]友|爸|妈|同[事学]|老[婆公]|[表堂][哥弟姐妹]|隔壁|大佬|[博群]主|主播|老师|专家|[儿女][子儿]|经理|群里|散户|新手"
     "|高手|主力(?!资金)|庄家|机构|游资"
     "|(?<![这本])(?<!^个)人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)|^你(?![记要别不先每以给都推必回分直只少多讲])"
@@ -2975,31 +3000,31 @@ _RULE_NOT_MINE = re.compile(
     "|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿"
     "|[好真]想|是[对错]的|可能|也许|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况"
     "|考虑(?:一下|要|是)|没问题|规定|规则下|T\\+1|^要不|交易所")
-_RULE_IRONY = re.compile("玩笑|说着玩|逗你|气话|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
+_RULE_IRONY = Pattern("玩笑|说着玩|逗你|气话|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
                     "|剁手|韭菜|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
-_RULE_RETRACT = re.compile("^算了$|算了，?(?:还是|当|刚|别|不用)|当我没说|玩笑|说着玩|逗你|气话|(?<!你)[说打]错|口误|不算数?$|收回(?:[刚这上，。]|$)|别当真"
+_RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不用)|当我没说|玩笑|说着玩|逗你|气话|(?<!你)[说打]错|口误|不算数?$|收回(?:[刚这上，。]|$)|别当真"
                       "|[别不]用?记[了吧住]?$|^更正|改主意")
-_RULE_ASK = re.compile("[?？]|(?:[吗呢么]|没有?)[!！。]?$|怎[么样]|什么|为啥|哪[里个些只种]?|谁|多少|几[只个成天次]|能不能|是不是|有没有|可不可|咋|如何|是否|多久"
+_RULE_ASK = Pattern("[?？]|(?:[吗呢么]|没有?)[!！。]?$|怎[么样]|什么|为啥|哪[里个些只种]?|谁|多少|几[只个成天次]|能不能|是不是|有没有|可不可|咋|如何|是否|多久"
                   "|([一-鿿])不\\1")
-_RULE_WHATEVER = re.compile("(?:不管|无论|不论)[^，]{0,12}|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}[都也]|([看碰])都不\\1")
-_RULE_NEW_TOPIC = re.compile("[这那][只票个]|它|今天|现在|帮我")
+_RULE_WHATEVER = Pattern("(?:不管|无论|不论)[^，]{0,12}|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}[都也]|([看碰])都不\\1")
+_RULE_NEW_TOPIC = Pattern("[这那][只票个]|它|今天|现在|帮我")
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
-_RULE_ONCE = re.compile("今[天日晚早]|刚[才刚买卖加减跌涨看说建进清]|昨|[前后]天|明[天早]|这会|[待等]会|一会|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次"
+_RULE_ONCE = Pattern("今[天日晚早]|刚[才刚买卖加减跌涨看说建进清]|昨|[前后]天|明[天早]|这会|[待等]会|一会|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次"
                    "|这[次回把单笔波只票]|那[次只票]|已经|^我?(?:那就?|之前|以前)|先[不别放]|还有|[离快][止到]|(?<![到破于过])成本[价大]?[\\d是在才约概]"
                    "|[到破踩上在按]\\d{1,4}(?:\\.\\d+)?(?![\\d.日周月年天%％点个成倍亿万只笔次:：分])|^我?以后再(?![也不])|帮我|了一[半点些]"
                    "|浮[亏盈](?![^，]*[就会才再先])|只[^，]{0,3}了|(?:现在|目前|当前|眼下)(?!.{0,3}(?:只[做看]|从[不来]|一律|不再))"
                    "|[不只就也我][再要想会]?(?:持有|[买卖加减清割接追走要用看拿留砍换碰])[仓光完]?了$|了" + _RULE_NUM + "[成只手笔]")
-_RULE_BARE = re.compile("[我就那]?[不别][再要想会]?(?:[买卖走割换接追看做加减进留]|[加减清开补]仓|进场|下单)的?")
+_RULE_BARE = Pattern("[我就那]?[不别][再要想会]?(?:[买卖走割换接追看做加减进留]|[加减清开补]仓|进场|下单)的?")
 # What is taken off: how people begin and end a spoken sentence, and 我 where it is only the subject.
-_RULE_FILLER = re.compile("(?:嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话|说白了|老实说|告诉你"
+_RULE_FILLER = Pattern("(?:嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话|说白了|老实说|告诉你"
                      "|我?跟你说(?:一下|过)?|你?[要得]?(?:给我|帮我)?记(?:住|好|牢|着|一下|下来)|注意|补充一?[下点条]?|我?觉得|我这个?人"
                      "|[^，]{0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)"
                      "|我?(?:以后|今后|往后)都?(?![给帮]我)|第[一二三四五][条点]|[-*•·]|\\d{1,2}[.、)）](?!\\d))[:：、]*")
-_RULE_TAIL = re.compile("(?:(?<![没算])了|[啊哈哦呀嘛呗吧]|就行|就好|就可以|的话|来着|知道吧|懂吧){1,3}$")
-_RULE_ME = re.compile("(?<![给帮跟和对让叫替教问醒诉陪])我(?!们|国)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持]))?")
-_RULE_LOOSE = re.compile("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
+_RULE_TAIL = Pattern("(?:(?<![没算])了|[啊哈哦呀嘛呗吧]|就行|就好|就可以|的话|来着|知道吧|懂吧){1,3}$")
+_RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪])我(?!们|国)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持]))?")
+_RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
 _RULE_ASCII_MARKS = str.maketrans("，！？；：", ",!?;:")
-_RULE_GAP = re.compile("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
+_RULE_GAP = Pattern("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
 
 
 def extract_offline(messages) -> list:
@@ -3140,6 +3165,7 @@ def dialogue_turns(messages) -> list:
 
 
 def _hash(text: str) -> str:
+    import hashlib
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:HASH_CHARS]
 
 
@@ -3194,7 +3220,7 @@ def _providers(provider) -> list:
     try:
         fallback = fallback_provider_from_env()
     except ModelError as error:
-        _log.warning("the fallback model cannot be used: %s", error)
+        _warn("the fallback model cannot be used: %s", error)
         fallback = None
     return [item for item in (fallback, provider) if item is not None]
 
@@ -3214,7 +3240,7 @@ def _decide(store, items, turns, source_ref, providers) -> tuple:
         try:
             verdict, id = _verdict(store, memory_type, content, row["codes"], providers)
         except (ModelError, ReplyError) as error:
-            _log.warning("no verdict on %r, it stays pending: %s", content, error)
+            _warn("no verdict on %r, it stays pending: %s", content, error)
             verdict, id = "pending", None
         decided.append((row, verdict, id))
     return decided, refused
@@ -3270,7 +3296,7 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
         try:
             refresh_memory_layers(provider, store=store)
         except (ModelError, ReplyError) as error:  # the atoms are stored; the next ones will bring the layers
-            _log.warning("layers were not distilled: %s", error)
+            _warn("layers were not distilled: %s", error)
     return outcome
 
 
@@ -3326,7 +3352,7 @@ def summarize(messages, provider, *, session_id: str = "", store=None) -> dict:
 def _log_unless_exiting(message: str, *args) -> None:
     # A daemon thread must not write to a standard error that is being closed.
     if threading.main_thread().is_alive():
-        _log.warning(message, *args, exc_info=True)
+        _warn(message, *args, exc_info=True)
 
 
 def save_session_summary_async(messages, provider, *, session_id: str = "", skip_layers: bool = False,
@@ -3341,7 +3367,7 @@ def save_session_summary_async(messages, provider, *, session_id: str = "", skip
         with store.patience(CHAT_BUSY_TIMEOUT_S):
             entry, known = _enqueue(store, messages, provider, session_id, skip_layers), True
     except Exception as error:  # another writer holds the file: the thread waits for it, the chat does not
-        _log.warning("session %r is queued by its thread: %s", session_id, error)
+        _warn("session %r is queued by its thread: %s", session_id, error)
 
     def work():
         try:
@@ -3443,6 +3469,8 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
         elif find_duplicate(content, store.live_memories(memory_type)) is None:
             store.save_candidate(memory_type, content, source_ref, meta)
             outcome["candidates"].append(content)
+    if outcome["refused"]:  # under a mark of its own: a model may still look at this conversation
+        store.save_marker("offline:" + _hash(dialogue_text(turns)), source_ref, outcome)
     return outcome
 
 
@@ -3470,7 +3498,7 @@ class _ArchiveDesk:
         try:
             return answers.get(timeout=ARCHIVE_DEADLINE_S)
         except queue.Empty:
-            _log.warning("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
+            _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
             self._questions = None
             return []
 
@@ -3481,7 +3509,7 @@ class _ArchiveDesk:
             try:
                 answers.put(question())
             except Exception:  # costs the archive lines of this turn only
-                _log.warning("the archives cannot be searched", exc_info=True)
+                _warn("the archives cannot be searched", exc_info=True)
                 answers.put([])
 
 
@@ -3518,8 +3546,8 @@ def recall(user_message: str, *, store=None, explain: bool = False) -> Recalled:
                 (playbooks if is_playbook else history).append(hit)
         if explain:
             left_out += _left_out(store, live, rows, taken | {hit["id"] for hit in hits}, codes)
-    except sqlite3.Error as error:
-        _log.warning("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
+    except (sqlite3.Error, OSError, MemoryStoreError) as error:
+        _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
     return Recalled(pinned, playbooks, history, answer(), left_out)
 
 
@@ -3541,13 +3569,13 @@ def _left_out(store, live, rows, shown, codes) -> list:
 
 def memory_line(row: dict, limit: int, note: bool) -> str:
     """`- [type] content`, the content at most `limit` characters, its end marked with how to read it whole when cut."""
-    content = neutral(safe_line(row["content"]))
+    content = shown(row["content"])
     if len(content) > limit:
         mark = CUT_MARK.format(id=row["id"])
         content = content[:max(limit - len(mark), 0)] + mark
-    source = " 源:" + neutral(safe_line(row["source_ref"])) if row["source_ref"] else ""
-    tail = SOURCE_NOTE.format(id=row["id"], date=local_date(row), source=source) if note else ""
-    return "- [%s] %s%s" % (neutral(safe_line(row["memory_type"])), content, tail)
+    source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
+    tail = SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source) if note else ""
+    return "- [%s] %s%s" % (shown(row["memory_type"]), content, tail)
 
 
 def _profile_lines(rows, limit: int, room: int) -> list:
@@ -3591,7 +3619,7 @@ def build_memory_context(user_message: str, *, max_chars_per_memory: int = MAX_M
         found = recall(user_message, store=store)
         lines = context_lines(found, max_chars_per_memory=max_chars_per_memory, max_total_chars=max_total_chars)
     except Exception:
-        _log.warning("no memories for this turn", exc_info=True)
+        _warn("no memories for this turn", exc_info=True)
         return ""
     return "\n".join([CONTEXT_OPEN] + lines + [CONTEXT_CLOSE]) if lines else ""
 
@@ -4144,17 +4172,15 @@ def _run(argv) -> int:
 
 def main(argv=None) -> int:
     """Run one command: 0, 1 when something failed, which standard error then names, 2 for wrong usage."""
+    global _warnings_go_to
     context_archive.prepare_console()
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("注意：%(message)s"))
-    handler.addFilter(lambda record: not record.__dict__.update(exc_info=None))  # no tracebacks at a command line
-    _log.addHandler(handler)
+    _warnings_go_to = lambda text: print("注意：" + text, file=sys.stderr)  # no tracebacks at a command line
     try:
         return context_archive.run_command(_run, sys.argv[1:] if argv is None else list(argv), COMMAND_ERRORS)
     except KeyboardInterrupt:
         return 130
     finally:
-        _log.removeHandler(handler)
+        _warnings_go_to = None
 
 
 if __name__ == "__main__":
