@@ -29,9 +29,7 @@ ReplyError for an answer that cannot be read, sqlite3.Error and OSError for the 
 Sections, each using only those above it: Settings, Words, SQL, Errors, Text, Judgement, Scoring, Stock names, Store,
 Default store, Model, Distilling, Recall, Command line.
 
-MIT License. Copyright (c) 2026 the authors of this file. Permission is granted, free of charge, to use, copy, modify,
-merge, publish, distribute, sublicense and sell copies of it, provided that this notice stays with every copy.
-It comes "as is", without warranty of any kind.
+Licence: MIT, its text stands in README.md. Copyright (c) 2026 the authors of this file.
 """
 from __future__ import annotations
 
@@ -61,6 +59,15 @@ else:
     import context_archive
 
 __version__ = "1.0.0"
+__all__ = """
+init_db get_db close_db configure save_memory get_memory_by_id delete_memory get_recent_memories search_memory
+search_memory_by_keywords search_memory_fts search_memory_hybrid prune_memories supersede_memory trace_memory save_chat_log
+load_chat_logs extract_stock_codes resolve_stock_codes find_duplicate parse_summary parse_dedup parse_layers reject_reason
+save_session_summary save_session_summary_async run_pending wait_pending refresh_memory_layers build_memory_context
+prepend_memory_context prepare_turn_memory_context restore_turn_user_message injected OpenAICompatibleProvider
+provider_from_env fallback_provider_from_env extract_offline MemoryStore MemoryStoreError UnknownMemoryError ForeignTableError
+StockListError ReplyError ModelError main
+""".split()
 
 Pattern = context_archive.Pattern
 
@@ -89,7 +96,7 @@ DAY_S = 86400.0
 #   section         key of SECTIONS: the heading it stands under, '' for what is never recalled
 #   asked           the prompt that asks a model for it: 'summary', 'layers' or ''
 #   reply_tags      how a reply marks it; the first one is the tag the prompt asks for
-MemoryType = collections.namedtuple("MemoryType", "level cap half_life retention pinned section asked reply_tags")
+MemoryType = namedtuple("MemoryType", "level cap half_life retention pinned section asked reply_tags")
 MEMORY_TYPES = {
     "preference": MemoryType("L1", 50, None, None, 5, "profile", "summary", ("偏好", "用户偏好", "用戶偏好", "交易偏好")),
     "decision": MemoryType("L1", 30, 14.0, 45, 0, "history", "summary", ("决策", "決策", "交易决策", "用户决策", "决策逻辑")),
@@ -156,7 +163,6 @@ SCHEMA_VERSION = "1"
 ERROR_CHARS = 300  # of a failure that is kept
 HASH_CHARS = 16
 TERMS_VERSION = "1"  # raise it when search_terms changes: all rows are computed anew
-MIN_SQLITE = (3, 9, 0)
 
 # Recall.
 HYBRID_LIMIT = 8
@@ -1820,6 +1826,10 @@ def import_stock_list(path: str) -> dict:
     return {"path": listed.stamp[0], "rows": len(rows), "added": added, "renamed": renamed, "removed": removed}
 
 
+# Archives find their stocks by the same names.
+context_archive.code_resolver = resolve_stock_codes
+
+
 # ------------------------------------------------------------------------------------------------------------- Store
 Pending = collections.namedtuple("Pending", "id kind hash session_id payload tries next_try owner owner_since last_error"
                                  " created_at")
@@ -3475,153 +3485,131 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
 
 
 # ------------------------------------------------------------------------------------------------------------ Recall
-class _ArchiveDesk:
-    """Asks the archives on a thread of its own and waits so long and no longer.
+_archive_questions = (0, None)  # the process and the queue of the thread that asks the archives
 
-    The thread stays for the next question. One that hangs, on a dead network drive or a pipe, is left behind and
-    replaced: it costs an archive line, never the turn.
+
+def _answer_questions(questions) -> None:
+    while True:
+        question, answers = questions.get()
+        try:
+            answers.put(question())
+        except Exception:  # costs the archive lines of this turn only
+            _warn("the archives cannot be searched", exc_info=True)
+            answers.put([])
+
+
+def _ask_archives(question):
+    """A function that gives the answer, or [] when it is not there in time.
+
+    A daemon thread asks, and stays for the next question with what it has open. One that hangs, on a dead network drive
+    or a pipe, is left behind and replaced: it costs an archive line, never the turn.
     """
+    global _archive_questions
+    pid, questions = _archive_questions
+    answers = queue.SimpleQueue()
+    if pid != os.getpid():
+        questions = queue.SimpleQueue()
+        try:
+            threading.Thread(target=_answer_questions, args=(questions,), name="memory-archives", daemon=True).start()
+        except RuntimeError:  # the interpreter is ending
+            return list
+        _archive_questions = os.getpid(), questions
+    questions.put((question, answers))
 
-    def __init__(self):
-        self._questions, self._pid = None, 0
-
-    def ask(self, question):
-        """A function that gives the answer, or [] when it is not there in time."""
-        if self._questions is None or self._pid != os.getpid():
-            self._questions, self._pid = queue.Queue(), os.getpid()
-            threading.Thread(target=self._serve, args=(self._questions,), name="memory-archives", daemon=True).start()
-        answers = queue.Queue()
-        self._questions.put((question, answers))
-        return lambda: self._collect(answers)
-
-    def _collect(self, answers):
+    def collect() -> list:
+        global _archive_questions
         try:
             return answers.get(timeout=ARCHIVE_DEADLINE_S)
         except queue.Empty:
             _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
-            self._questions = None
+            _archive_questions = 0, None
             return []
-
-    @staticmethod
-    def _serve(questions):
-        while True:
-            question, answers = questions.get()
-            try:
-                answers.put(question())
-            except Exception:  # costs the archive lines of this turn only
-                _warn("the archives cannot be searched", exc_info=True)
-                answers.put([])
+    return collect
 
 
-_archive_desk = _ArchiveDesk()
+def recall(user_message: str, *, store=None) -> dict:
+    """{section: rows} of what bears on a message; `limit` holds the hits that found no place in theirs.
 
-
-class Recalled(collections.namedtuple("Recalled", "pinned playbooks history archives left_out")):
-    """What one question brought: rows of the profile, hits of the two lower sections, archive lines, and what was left
-    out, as (row, key of REASON_WORDS)."""
-
-
-def recall(user_message: str, *, store=None, explain: bool = False) -> Recalled:
-    """What bears on a message, before it is put into words. A damaged store still gives its archives."""
+    A damaged store still gives its archives.
+    """
     store, text = store or _default, safe_line(user_message)
     codes = resolve_stock_codes(text)
-    answer = _archive_desk.ask(lambda: context_archive.archive_recall_lines(
+    answer = _ask_archives(lambda: context_archive.archive_recall_lines(
         text, max_items=MAX_ARCHIVE_LINES, archive_dir=store.archive_dir, codes=codes))
-    pinned, playbooks, history, left_out = [], [], [], []
+    found = {"profile": [], "playbook": [], "history": [], "archive": [], "limit": []}
     try:
-        live = store.live_memories()
-        rows = [row for row in live if in_scope(row["codes"], codes)]
-        for name, kind in reversed(list(MEMORY_TYPES.items())):
+        rows = [row for row in store.live_memories() if in_scope(row["codes"], codes)]
+        for name, kind in reversed(MEMORY_TYPES.items()):
             if kind.pinned:
-                pinned += [row for row in rows if row["memory_type"] == name][:kind.pinned]
-        taken = {row["id"] for row in pinned}
-        hits = store.rank(rows, text, codes, _extract_keywords(text))
-        for hit in hits:
-            if hit["id"] in taken:
-                continue
-            is_playbook = memory_type_of(hit["memory_type"]).section == "playbook"
-            if is_playbook and len(playbooks) == MAX_PLAYBOOKS:
-                left_out.append((hit, "limit"))
-            else:
-                (playbooks if is_playbook else history).append(hit)
-        if explain:
-            left_out += _left_out(store, live, rows, taken | {hit["id"] for hit in hits}, codes)
+                found["profile"] += [row for row in rows if row["memory_type"] == name][:kind.pinned]
+        pinned = {row["id"] for row in found["profile"]}
+        for place, hit in enumerate(store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize)):
+            section = memory_type_of(hit["memory_type"]).section
+            is_full = place >= HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS
+            if hit["id"] not in pinned:
+                found["limit" if is_full else section if section == "playbook" else "history"].append(hit)
     except (sqlite3.Error, OSError, MemoryStoreError) as error:
         _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
-    return Recalled(pinned, playbooks, history, answer(), left_out)
-
-
-def _left_out(store, live, rows, shown, codes) -> list:
-    """(row, why) for every recallable row that a question did not bring."""
-    alive, in_range = {row["id"] for row in live}, {row["id"] for row in rows}
-    out = []
-    for row in store.get_recent_memories(limit=sys.maxsize):
-        if row["id"] in shown or not memory_type_of(row["memory_type"]).section:
-            continue
-        if row["id"] not in alive:
-            out.append((row, store.row_state(row)))
-        elif row["id"] not in in_range:
-            out.append((row, "scope" if codes else "no_code"))
-        else:
-            out.append((row, "weak"))
-    return out
+    found["archive"] = [{"id": None, "content": line} for line in answer()]
+    return found
 
 
 def memory_line(row: dict, limit: int, note: bool) -> str:
     """`- [type] content`, the content at most `limit` characters, its end marked with how to read it whole when cut."""
-    content = shown(row["content"])
+    content, tail = shown(row["content"]), ""
     if len(content) > limit:
         mark = CUT_MARK.format(id=row["id"])
         content = content[:max(limit - len(mark), 0)] + mark
-    source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
-    tail = SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source) if note else ""
+    if note:
+        source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
+        tail = SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source)
     return "- [%s] %s%s" % (shown(row["memory_type"]), content, tail)
 
 
-def _profile_lines(rows, limit: int, room: int) -> list:
-    """The pinned lines, all of them; the longest are shortened until they fit into so many characters."""
-    frames = [(len("- [%s] " % row["memory_type"]) + 1, len(row["content"])) for row in rows]
-    while limit > MIN_LINE_CHARS and sum(frame + min(length, limit) for frame, length in frames) > room:
-        limit -= 1
-    return [memory_line(row, limit, False) for row in rows]
+def _common_limit(lengths: list, room: int) -> int:
+    """The length to which the longest are to be cut so that all of them fit into so many characters."""
+    for position, length in enumerate(sorted(lengths)):
+        share = room // (len(lengths) - position)
+        if length > share:
+            return share
+        room -= length
+    return sys.maxsize
 
 
-def context_lines(found: Recalled, *, max_chars_per_memory: int, max_total_chars: int) -> list:
-    """The lines inside the wrapper, at most so many characters in all, cut from the end; [] when nothing was recalled.
+def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dict:
+    """{section: lines} of the first rows of each section, with the headings at most so many characters in all.
 
-    The profile may take half of it when anything else was recalled: six long preferences must not push out the rule that
-    was asked for. A heading never stands
-    without a line, and an archive's reference is never cut.
+    It is cut from the end. A heading never stands alone, and an archive's reference is never cut. The profile may take
+    half when anything else was recalled: six long preferences are shortened, and do not push out the rule asked for.
     """
-    budget = max_total_chars - len(CONTEXT_INTRO) - 1
-    others = found.playbooks or found.history or found.archives
+    budget, profile, laid = max_total_chars - len(CONTEXT_INTRO) - 1, found["profile"], {}
+    others = found["playbook"] or found["history"] or found["archive"]
     room = (max_total_chars // 2 if others else budget) - len(SECTIONS["profile"]) - 1
-    sections = [("profile", _profile_lines(found.pinned, max_chars_per_memory, room)),
-                ("playbook", [memory_line(row, max_chars_per_memory, True) for row in found.playbooks]),
-                ("history", [memory_line(row, max_chars_per_memory, True) for row in found.history]),
-                ("archive", [neutral(line) for line in found.archives])]
-    lines = []
-    for name, section in sections:
-        heading = SECTIONS[name]
-        for line in section:
-            cost = len(line) + 1 + (len(heading) + 1 if heading else 0)
+    room -= sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile)
+    shortened = max(MIN_LINE_CHARS, _common_limit([len(shown(row["content"])) for row in profile], room))
+    for section, heading in SECTIONS.items():
+        laid[section], cost, is_profile = [], len(heading) + 1, section == "profile"
+        limit = min(max_chars_per_memory, shortened) if is_profile else max_chars_per_memory
+        for row in found[section]:
+            line = neutral(row["content"]) if section == "archive" else memory_line(row, limit, not is_profile)
+            cost += len(line) + 1
             if cost > budget:
                 break
-            lines += [heading, line] if heading else [line]
-            heading, budget = "", budget - cost
-    return [CONTEXT_INTRO] + lines if lines else []
+            laid[section].append(line)
+            budget, cost = budget - cost, 0
+    return laid
 
 
 def build_memory_context(user_message: str, *, max_chars_per_memory: int = MAX_MEMORY_LINE_CHARS,
                          max_total_chars: int = MAX_CONTEXT_CHARS, store=None) -> str:
     """The wrapped block of memories that bear on a message, '' when there are none. Never raises."""
     try:
-        found = recall(user_message, store=store)
-        lines = context_lines(found, max_chars_per_memory=max_chars_per_memory, max_total_chars=max_total_chars)
+        laid = lay_out(recall(user_message, store=store), max_chars_per_memory, max_total_chars)
     except Exception:
         _warn("no memories for this turn", exc_info=True)
         return ""
-    return "\n".join([CONTEXT_OPEN] + lines + [CONTEXT_CLOSE]) if lines else ""
+    lines = [line for section, lines in laid.items() if lines for line in [SECTIONS[section]] + lines]
+    return "\n".join([CONTEXT_OPEN, CONTEXT_INTRO] + lines + [CONTEXT_CLOSE]) if lines else ""
 
 
 def explain_context(user_message: str, *, store=None, max_chars_per_memory: int = MAX_MEMORY_LINE_CHARS,
@@ -3631,23 +3619,24 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
     section is '' for what is left out; then why says the reason, else the terms, codes and keywords that found the row.
     A pinned row and an archive's line have no score.
     """
-    found = recall(user_message, store=store, explain=True)
-    lines = context_lines(found, max_chars_per_memory=max_chars_per_memory, max_total_chars=max_total_chars)
-    rows = {"profile": list(found.pinned), "playbook": list(found.playbooks), "history": list(found.history),
-            "archive": [{"id": None, "content": line} for line in found.archives]}
-    headings, section, out = {heading: name for name, heading in SECTIONS.items()}, "", []
-    for line in lines[1:]:
-        if line in headings:
-            section = headings[line]
-            continue
-        row = rows[section].pop(0)  # the lines of a section are the first of its rows
-        why = "；".join("%s %s" % (PIPELINE_WORDS.get(name, name), " ".join(map(str, words)))
-                       for name, words in row.get("_pipelines", {}).items() if words)
-        score = round(row["_score"], 3) if "_score" in row else None
-        out.append({"id": row["id"], "section": section, "score": score, "why": why, "content": line})
-    unfit = [(row, "budget") for name in rows for row in rows[name]]
-    return out + [{"id": row["id"], "section": "", "score": None, "why": REASON_WORDS[reason],
-                   "content": row["content"]} for row, reason in unfit + list(found.left_out)]
+    store, codes = store or _default, resolve_stock_codes(safe_line(user_message))
+    found, out = recall(user_message, store=store), []
+    left_out, known = [(hit, "limit") for hit in found["limit"]], {row["id"] for rows in found.values() for row in rows}
+    for section, lines in lay_out(found, max_chars_per_memory, max_total_chars).items():
+        for row, line in zip(found[section], lines):
+            why = "；".join("%s %s" % (PIPELINE_WORDS[name], " ".join(words))
+                           for name, words in row.get("_pipelines", {}).items() if words)
+            score = round(row["_score"], 3) if "_score" in row else None
+            out.append({"id": row["id"], "section": section, "score": score, "why": why, "content": line})
+        left_out += [(row, "budget") for row in found[section][len(lines):]]
+    with contextlib.suppress(sqlite3.Error, OSError, MemoryStoreError):  # recall has said so
+        for row in store.get_recent_memories(limit=sys.maxsize):
+            if row["id"] not in known and memory_type_of(row["memory_type"]).section:
+                scope = "weak" if in_scope(row["codes"], codes) else "scope" if codes else "no_code"
+                state = store.row_state(row)
+                left_out.append((row, scope if state == "live" else state))
+    return out + [{"id": row["id"], "section": "", "score": None, "why": REASON_WORDS[reason], "content": row["content"]}
+                  for row, reason in left_out]
 
 
 def prepend_memory_context(user_text: str, memory_context: str) -> str:
@@ -3667,28 +3656,22 @@ def _with_context(content, memory_context: str):
             + [{"type": "text", "text": "\n" + MESSAGE_CLOSE}])
 
 
-def _user_turn(messages) -> int:
-    """The index of the newest user message, -1 when there is none."""
-    return next((i for i in range(len(messages) - 1, -1, -1)
-                 if isinstance(messages[i], dict) and messages[i].get("role") == "user"), -1)
-
-
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn that now carries its `_memory_context` in front of its content, -1 when none does.
 
     The turn's own content is kept in `_raw_content`; restore_turn_user_message puts it back. A second call changes nothing.
     """
-    index = _user_turn(messages)
-    if index < 0:
+    turns = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"]
+    if not turns:
         return -1
-    turn = messages[index]
+    turn = messages[turns[-1]]
     memory_context = turn.pop("_memory_context", "")
     if "_raw_content" not in turn:
         if not memory_context:
             return -1
         turn["_raw_content"] = turn.get("content")
         turn["content"] = _with_context(turn["_raw_content"], memory_context)
-    return index
+    return turns[-1]
 
 
 def restore_turn_user_message(messages, turn_index: int) -> None:
