@@ -9,14 +9,12 @@ When a conversation grows too long, its host replaces old messages by a summary.
 
 An *archive* is two files: `<root>/<session folder>/<id>.jsonl`, a record `{"index", "message"}` a line, and
 `<id>.json` with its metadata, written last: an archive exists when that does. A *reference* is
-`archive://<session folder>/<id>`. The root is `$WYCKOFF_HOME/context_archive`, else `~/.wyckoff/context_archive`. Folders
-are 0700, files 0600, secrets masked. The files are the truth: `.index.sqlite3` in the root makes a search independent of
-how many archives there are, may be deleted at any time, and where it cannot be used the metadata files are read instead.
+`archive://<session folder>/<id>`. The root is `$WYCKOFF_HOME/context_archive`, else `~/.wyckoff/context_archive`.
+Folders are 0700, files 0600, secrets masked. The files are the truth: `.index.sqlite3` in the root makes a search
+independent of how many there are, may be deleted at any time, and is made anew in memory where it cannot be used.
+Writing raises OSError and leaves nothing behind. Reading does not raise: a damaged file costs itself only.
 
-Errors: writing raises OSError and leaves nothing behind; importing a line that is no archive raises ArchiveError.
-Reading does not raise: a damaged file costs itself only, a reference that names nothing restores to [].
-
-This is the ground floor of memory.py, which shares its helpers. Command line: `python context_archive.py --help`.
+The ground floor of memory.py, which shares its helpers. Command line: `python context_archive.py --help`.
 Python 3.8 or later, nothing else. Licence: MIT.
 """
 from __future__ import annotations
@@ -33,7 +31,6 @@ import time
 import unicodedata
 from collections import Counter
 from datetime import datetime, timezone
-from functools import lru_cache
 from operator import concat
 
 __version__ = "1.0.0"
@@ -41,20 +38,18 @@ __all__ = ["ArchiveError", "QUERY_HISTORY_TOOL", "archive_recall_lines", "archiv
            "export_archives", "extract_archive_terms", "import_archives", "list_archives", "prune_archives",
            "query_history", "restore_context_archive", "search_context_archives"]
 
-# ---- Settings --------------------------------------------------------------------------------------------------------
+# ---- Settings ------------------------------------------------------------------------------------------------------
 
 MASK = "[已隐去]"               # stands where a secret stood
 MAX_NUMBER = 20                 # digits in a row; longer ones are no phone, identity or card number
 MAX_DEPTH = 100                 # levels of a message; deeper parts are written as a note
-MAX_INTEGER_BITS = 8192         # larger integers are written as hexadecimal text: readers refuse long decimals
+MAX_INTEGER = 1 << 8192         # larger integers are written as hexadecimal text: readers refuse long decimals
 TERM_TEXT_CHARS = 50_000        # text of an archive that is read for keywords and company names
 MAX_CODES = MAX_FILES = 50      # per archive
 MAX_KEYWORDS = 240
 MAX_TERM_CHARS = 64             # longer words are keys or hashes, nobody asks for them
-MAX_META_BYTES = 16_000_000     # a larger metadata file is not read
-MAX_WORDS = 2_000               # keywords and files of an archive that can be found, in text
-MAX_WORD_CHARS = 256            # of so many characters each
-SUMMARY_CHARS = 20_000          # and the beginning of its summary
+MAX_META_BYTES = 16_000_000     # a larger metadata file counts as damaged
+INDEX_TEXT_CHARS = 40_000       # of keywords, files and summary that can be found
 QUERY_EDGE_CHARS = 2_000        # of a long question the beginning and the end are read
 MAX_QUERY_TERMS = 48
 RECALL_SUMMARY_CHARS = 100
@@ -64,6 +59,7 @@ TABLE_CELL_CHARS = 300
 INDEX_NAME = ".index.sqlite3"
 INDEX_VERSION = 2               # raise it when terms or tables change: the index is then built anew
 INDEX_TIMEOUT_S = 0.25          # wait so long for a locked index, then read the files
+INDEX_CACHE_KIB = 16_384        # while it is written
 SETTLES_S = 0.1                 # a folder that changed so recently is listed again,
 COARSE_SETTLES_S = 2.5          # the same where times are whole seconds
 BLOCK = 1024                    # archives in one row of a term
@@ -74,35 +70,12 @@ class ArchiveError(Exception):
     """A request that cannot be met; the sentence names the thing and the value."""
 
 
-# ---- Text (pure) -----------------------------------------------------------------------------------------------------
-
-# Patterns are compiled when they are first used: together they take longer than the rest of the import.
-_regex = lru_cache(maxsize=None)(re.compile)
-
-_SURROGATE = "[\ud800-\udfff]"
-_LINE_BREAK = "\r\n?|[\x0b\x0c\x85\u2028\u2029]"
-# Control, zero-width, bidirectional, variation and tag characters: no reader sees them, and text hides in them.
-_INVISIBLE = ("[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-              "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]")
-_FULL_WIDTH = "[０-９Ａ-Ｚａ-ｚ]"
-_HALF_WIDTH = {code: code - 0xfee0 for code in range(0xff01, 0xff5f)}
-_TOKEN = "[\u3400-\u9fff]{2,}|[a-z0-9_]+(?:[./-][a-z0-9_]+)*"
-_FILE = (r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|toml|log|py|ipynb|sql|db|"
-         r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
-# Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of something longer.
-_DIGITS = "[0-9][0-9]{5,}"
-_CODE = (r"(?a)(?<![\w.,])(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)"
-         r"\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
-# Pairs with these characters, and these words, do not tell what a conversation was about.
-_FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
-_STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前 时候 具体 帮忙 觉得 继续 谈到 说到 聊到 讨论 问题 情况 "
-                        "the and for that this with what how did was are you have about please".split())
-
+# ---- Text (pure) ---------------------------------------------------------------------------------------------------
 
 class Pattern:
-    """A regular expression that is compiled at its first use: one command needs few of the two hundred there are."""
+    """A regular expression that is compiled at its first use: all of them take longer than the rest of the import."""
 
-    def __init__(self, pattern: str, flags: int = 0):
+    def __init__(self, pattern, flags: int = 0):
         self.pattern, self._flags = pattern, flags
 
     def __getattr__(self, name):
@@ -111,10 +84,30 @@ class Pattern:
         return value
 
 
+_SURROGATE = Pattern("[\ud800-\udfff]")
+_LINE_BREAK = Pattern("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+# Control, zero-width, bidirectional, variation and tag characters: no reader sees them, and text hides in them.
+_INVISIBLE = Pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+                     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]")
+_FULL_WIDTH = Pattern("[０-９Ａ-Ｚａ-ｚ]")
+_HALF_WIDTH = {code: code - 0xfee0 for code in range(0xff01, 0xff5f)}
+_TOKEN = Pattern("[\u3400-\u9fff]{2,}|[a-z0-9_]+(?:[./-][a-z0-9_]+)*")
+_FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|toml|log|py|ipynb|sql|db|"
+                r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
+# Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
+_DIGITS = Pattern("[0-9][0-9]{5,}")
+_CODE = Pattern(r"(?a)(?<![\w.,])(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|"
+                r"5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
+# Pairs with these characters, and these words, do not tell what a conversation was about.
+_FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
+_STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前 时候 具体 帮忙 觉得 继续 谈到 说到 聊到 讨论 问题 情况 "
+                        "the and for that this with what how did was are you have about please".split())
+
+
 def clean_text(text: str) -> str:
-    """The text without control, invisible and bidirectional characters; line breaks are \\n, lone surrogates U+FFFD."""
-    text = _regex(_LINE_BREAK).sub("\n", _regex(_SURROGATE).sub("\ufffd", text))
-    return _regex(_INVISIBLE).sub("", text)
+    """The text without control and invisible characters; line breaks are \\n, lone surrogates U+FFFD."""
+    text = _LINE_BREAK.sub("\n", _SURROGATE.sub("\ufffd", text))
+    return _INVISIBLE.sub("", text)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -126,25 +119,27 @@ def one_line(text: str, limit: int) -> str:
 def message_text(message) -> str:
     """The text of a chat message: its content, or the text parts of a list; '' when there is none."""
     content = message.get("content") if isinstance(message, dict) else message
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, (list, tuple)) else ()
+    parts = [content] if isinstance(content, str) else content if isinstance(content, (list, tuple)) else ()
     texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+def _tokens(text: str) -> list:
+    if not text.isascii() and _FULL_WIDTH.search(text):
+        text = unicodedata.normalize("NFKC", text)
+    return _TOKEN.findall(text.lower())
+
+
+def _token_terms(token: str):
+    if token[0] >= "\u3400":
+        return map(concat, token, token[1:])
+    parts = [token] if token.isidentifier() else dict.fromkeys([token, *re.split("[./-]", token)])
+    return [part for part in parts if 1 < len(part) <= MAX_TERM_CHARS]
+
+
 def text_terms(text: str) -> list:
     """Every occurrence of a term, in order: pairs of Chinese characters, Latin words, numbers, paths and parts."""
-    if not text.isascii() and _regex(_FULL_WIDTH).search(text):
-        text = unicodedata.normalize("NFKC", text)
-    terms = []
-    for token in _regex(_TOKEN).findall(text.lower()):
-        if token[0] >= "\u3400":
-            terms += map(concat, token, token[1:])
-        else:
-            parts = [token] if token.isalnum() else dict.fromkeys([token, *re.split("[./-]", token)])
-            terms += (part for part in parts if 1 < len(part) <= MAX_TERM_CHARS)
-    return terms
+    return [term for token in _tokens(text) for term in _token_terms(token)]
 
 
 def _telling(terms) -> list:
@@ -153,7 +148,7 @@ def _telling(terms) -> list:
 
 def codes_in_text(text: str) -> list:
     """The six-digit codes that stand in a text, in order; [] when there are none."""
-    matches = (_regex(_CODE).match(text, match.start()) for match in _regex(_DIGITS).finditer(text))
+    matches = (_CODE.match(text, match.start()) for match in _DIGITS.finditer(text))
     return list(dict.fromkeys(match.group() for match in matches if match))
 
 
@@ -162,109 +157,96 @@ code_resolver = codes_in_text
 
 
 def extract_archive_terms(messages, summary: str = "") -> dict:
-    """What an archive is found by: {"codes": [...], "files": [...], "keywords": [...]}, the users' own words first."""
+    """What an archive is found by, {"codes": [...], "files": [...], "keywords": [...]}; users' own words first."""
     users, others, calls = [summary], [], []
     for message in messages:
-        own = isinstance(message, dict) and message.get("role") == "user"
-        (users if own else others).append(message_text(message))
-        if isinstance(message, dict) and message.get("tool_calls"):
-            calls.append(str(message["tool_calls"]))
+        fields = message if isinstance(message, dict) else {}
+        (users if fields.get("role") == "user" else others).append(message_text(message))
+        calls.append(str(fields.get("tool_calls", "")))
     own = "\n".join(users)[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
     keywords = []
     for text in (own, rest):  # of more terms than fit, those said most often
         keywords += _telling(term for term, _count in Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS))
     codes = [*code_resolver(own), *codes_in_text("\n".join([*users, *others, *calls]))]
-    found = {"codes": (codes, MAX_CODES), "keywords": (keywords, MAX_KEYWORDS),
-             "files": (_regex(_FILE).findall(own + "\n" + rest), MAX_FILES)}
-    return {key: list(dict.fromkeys(values))[:most] for key, (values, most) in found.items()}
+    files = _FILE.findall(own + "\n" + rest)
+    return {"codes": list(dict.fromkeys(codes))[:MAX_CODES], "files": list(dict.fromkeys(files))[:MAX_FILES],
+            "keywords": list(dict.fromkeys(keywords))[:MAX_KEYWORDS]}
 
 
-# ---- Secrets and JSON (pure) -----------------------------------------------------------------------------------------
+# ---- Secrets and JSON (pure) ---------------------------------------------------------------------------------------
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key token secret passw passphrase passcode pwd bearer authorization cookie credential "
           b"ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ akia asia xox eyj aiza").split()
-_HINT_CHARS = "密钥令授０１２３４５６７８９"
-_LONG_ASCII_NUMBER = rb"[0-9](?:[ -]?[0-9]){10}"
+_HINT_CHARS = "密钥令授"
+_LONG_ASCII_NUMBER = Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 _SECRET_NAME = (r"(?:(?:api|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|passphrase|passcode|pwd|authorization|cookie|密码|口令|密钥|秘钥|令牌|授权码|(?P<count>token))")
-_SECRET = r"""(?xa)
+_SECRET = Pattern(r"""(?xa)
     (?<![A-Za-z0-9])(?: sk-(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,} | gh[opsru]_\w{16,} | github_pat_\w{20,}
                       | A[KS]IA[A-Z0-9]{16}\b | xox[abeoprs]-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
-"""
+""")
 # A name, then `:`, `=`, 是 …, or for a password nothing, then the value.
-_NAMED = r"(?x)(?i:" + _SECRET_NAME + r""")
+_NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r""")
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
       | \s{0,2}(?:就是|(?:改|设)[成为]了?|是|为)[:\s]{0,3}
       | (?:(?<=[码令])\s{0,2} | (?<=[dDeE])\s{1,2}[iI][sS]\s{1,2}) (?=[!-~]{0,40}[0-9])(?=[!-~]{4}) )
     \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
-"""
+""")
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
-_SECRET_KEY = r"(?i)(?:^|[ _-]|access|refresh|auth|session)(?:%s|credentials?|cookies)\Z" % _SECRET_NAME
-_LONG_NUMBER = "[0-9０-９](?:[ -]?[0-9０-９]){10}[0-9０-９]*(?:[ -][0-9０-９]+)*[Xx]?"
-_NUMBER = r"""(?x)(?<![0-9A-Za-z.])(?:
+_SECRET_KEY = Pattern(r"(?i)(?:^|[ _-]|access|refresh|auth|session)(?:%s|credentials?|cookies)\Z" % _SECRET_NAME)
+_LONG_NUMBER = Pattern("[0-9](?:[ -]?[0-9]){10}[0-9]*(?:[ -][0-9]+)*[Xx]?")
+_NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
     (?:86[ -]?)?1[3-9][0-9](?:[0-9]{8}|(?P<p>[ -])[0-9]{4}(?P=p)[0-9]{4})
   | [1-689][0-9]{5}(?P<i>[ -]?)(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?P=i)[0-9]{3}[0-9Xx]
   | (?P<card> [0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
-)(?![0-9A-Za-z])"""
-_CARD_WORD = "(?i)卡|账号|帐号|账户|帐户|card|account"
-_AMOUNT_BEFORE = r"[额量值价盈亏¥￥$]\s{0,2}[:=为是约]?\s{0,2}\Z"
-_ORDER_BEFORE = r"(?:号|id)\W{0,3}\Z"
-_AMOUNT_AFTER = r"\.[0-9]|,[0-9]{3}|\s?(?:元|股|手(?!机)|万|亿)"
+)(?![0-9A-Za-z])""")
+_CARD_WORD = Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")
+_AMOUNT_BEFORE = Pattern(r"[额量值价盈亏¥￥$]\s{0,2}[:=为是约]?\s{0,2}\Z")
+_ORDER_BEFORE = Pattern(r"(?:号|id)\W{0,3}\Z")
+_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}|\s?(?:元|股|手(?!机)|万|亿)")
 
 
-def _may_hold_secret(text: str) -> bool:
-    plain = text.encode("ascii", "ignore").lower()
-    return (any(map(plain.__contains__, _HINTS)) or _regex(_LONG_ASCII_NUMBER).search(plain) is not None
-            or any(map(text.__contains__, _HINT_CHARS if plain.strip() else _HINT_CHARS[4:])))
+def _hints(text: str) -> tuple:
+    """(there may be a name or token in the text, there may be a number) that is to be masked."""
+    plain, wide = text.encode("ascii", "ignore").lower(), any(map(text.__contains__, "０１２３４５６７８９"))
+    named = any(map(plain.__contains__, _HINTS)) or any(map(text.__contains__, _HINT_CHARS))
+    return named and (wide or plain.strip() != b""), wide or _LONG_ASCII_NUMBER.search(plain) is not None
 
 
-def _is_private(match, part: str) -> bool:
+def _is_private(match, text: str) -> bool:
     """Whether the match of _NUMBER is a phone, identity or card number, not an amount or the number of an order."""
-    before = part[max(0, match.start() - 12):match.start()]
-    if _regex(_AMOUNT_BEFORE).search(before) or _regex(_AMOUNT_AFTER).match(part, match.end()):
+    before = text[max(0, match.start() - 12):match.start()]
+    if _AMOUNT_BEFORE.search(before) or _AMOUNT_AFTER.match(text, match.end()):
         return False
-    if not match["card"] or _regex(_CARD_WORD).search(before):
+    if not match["card"] or _CARD_WORD.search(before):
         return True
     # Bank cards begin with 62 or pass the check digit. Order numbers may do so by chance, after their name.
     digits = [int(digit) for digit in match["card"] if digit.isdigit()]
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
     card = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
-    return card and not _regex(_ORDER_BEFORE).search(before)
-
-
-def _secret_spans(text: str):
-    """Yield (start, end) of what is to be masked, in no order."""
-    for number in _regex(_LONG_NUMBER).finditer(text):
-        if len(number[0]) <= MAX_NUMBER or re.search("[ -]", number[0]):
-            shift = max(0, number.start() - 12)
-            part = text[shift:number.end() + 4].translate(_HALF_WIDTH)
-            for match in _regex(_NUMBER).finditer(part):
-                if _is_private(match, part):
-                    yield shift + match.start(), shift + match.end()
-    plain = text.translate(_HALF_WIDTH)
-    for match in _regex(_SECRET).finditer(plain):
-        yield match.span()
-    for match in _regex(_NAMED).finditer(plain):
-        # `token: 4096` is how many words a model read, no secret.
-        if not (match["count"] and match[match.lastgroup].isdigit()):
-            yield match.span(match.lastgroup)
+    return card and not _ORDER_BEFORE.search(before)
 
 
 def mask_secrets(text: str) -> str:
-    """The text with keys, tokens, passwords, phone, identity and bank card numbers replaced by MASK.
-
-    Six-digit codes, prices, dates, amounts and volumes stay. The same text comes back when there is nothing to mask.
-    """
-    if not _may_hold_secret(text):
-        return text
-    pieces, at = [], 0
-    for start, end in sorted(_secret_spans(text)):
+    """The text with keys, tokens, passwords, phone, identity and bank card numbers replaced by MASK."""
+    named, numbers = _hints(text)
+    plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
+    for long in _LONG_NUMBER.finditer(plain) if numbers else ():
+        if len(long[0]) <= MAX_NUMBER or re.search("[ -]", long[0]):
+            found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
+            spans += [match.span() for match in found if _is_private(match, plain)]
+    if named:
+        spans += [match.span() for match in _SECRET.finditer(plain)]
+        # `token: 4096` is how many words a model read, no secret.
+        spans += [match.span(match.lastgroup) for match in _NAMED.finditer(plain)
+                  if not (match["count"] and match[match.lastgroup].isdigit())]
+    for start, end in sorted(spans):
         if start >= at:
             pieces += (text[at:start], MASK)
         at = max(at, end)
@@ -273,16 +255,11 @@ def mask_secrets(text: str) -> str:
 
 def _plain(value, ancestors=()):
     """The value as strict JSON can hold it, secrets masked; odd types become text, circles and deep parts a note."""
-    if isinstance(value, str):
-        return mask_secrets(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return int(value) if value.bit_length() <= MAX_INTEGER_BITS else hex(value)
-    if isinstance(value, float):
-        return float(value) if value - value == 0 else str(value)
+    if value is None or isinstance(value, (int, float)):
+        usual = value is None or value - value == 0 and abs(value) < MAX_INTEGER
+        return value if usual else str(value) if isinstance(value, float) else hex(value)
     if isinstance(value, (bytes, bytearray)):
-        return mask_secrets(bytes(value).decode("utf-8", "backslashreplace"))
+        value = bytes(value).decode("utf-8", "backslashreplace")
     if not isinstance(value, (dict, list, tuple, set, frozenset)):
         try:
             return mask_secrets(str(value))
@@ -297,11 +274,10 @@ def _plain(value, ancestors=()):
         value = {**value, "content": value["_raw_content"]}
     masked = {}
     for key, item in value.items():
-        if key in ("_raw_content", "_memory_context"):
-            continue
-        name = key if isinstance(key, str) else str(_plain(key, ancestors))
-        secret = item and not isinstance(item, bool) and _regex(_SECRET_KEY).search(name)
-        masked[mask_secrets(name)] = MASK if secret else _plain(item, ancestors)
+        if key not in ("_raw_content", "_memory_context"):
+            name = key if isinstance(key, str) else str(_plain(key, ancestors))
+            secret = item and not isinstance(item, bool) and _SECRET_KEY.search(name)
+            masked[mask_secrets(name)] = MASK if secret else _plain(item, ancestors)
     return masked
 
 
@@ -309,7 +285,7 @@ def _written(value) -> tuple:
     """(the value that can be written in its place, its line of JSON as bytes). Most values are their own."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        usual = text.count("{") + text.count("[") <= MAX_DEPTH and not _may_hold_secret(text)
+        usual = text.count("{") + text.count("[") <= MAX_DEPTH and not any(_hints(text))
     except (TypeError, ValueError, RecursionError):
         usual = False
     if not usual or '"_raw_content"' in text or '"_memory_context"' in text:
@@ -335,45 +311,25 @@ def _codes(meta: dict) -> list:
     return list(dict.fromkeys(re.findall(r"\b[0-9]{6}\b", str(meta.get("codes")))))
 
 
-def _session(meta: dict, folder: str) -> str:
-    return "".join(_strings(meta.get("session_id"))) or folder
-
-
 def _created(meta: dict) -> float:
     """Seconds of the epoch: of created_utc, else of the local created_at; 0.0 when neither can be believed."""
-    for stamp in (meta.get("created_utc"), meta.get("created_at")):
-        if isinstance(stamp, str):
-            with contextlib.suppress(ValueError, OverflowError, OSError):  # it is no date
-                seconds = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
-                # A clock that was wrong once must not put its archives first for ever.
-                if 0 < seconds < time.time() + FUTURE_S:
-                    return seconds
+    for stamp in _strings([meta.get("created_utc"), meta.get("created_at")]):
+        with contextlib.suppress(ValueError, OverflowError, OSError):  # it is no date
+            seconds = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+            # A clock that was wrong once must not put its archives first for ever.
+            if 0 < seconds < time.time() + FUTURE_S:
+                return seconds
     return 0.0
 
 
-def _words(meta: dict) -> set:
-    """Keywords, files and the words of the summary: an archive is found by the terms in them."""
-    words = (_strings(meta.get("keywords")) + _strings(meta.get("files")))[:MAX_WORDS]
-    summary = "\n".join(_strings(meta.get("summary")))[:SUMMARY_CHARS]
-    return {*words, *re.split(r"[^\w./-]+", summary)}
+# ---- References and paths ------------------------------------------------------------------------------------------
 
-
-def _query_terms(query, codes) -> list:
-    """What a question is searched for: its codes, then the terms that tell something."""
-    text = query if isinstance(query, str) else ""
-    if len(text) > 2 * QUERY_EDGE_CHARS:
-        text = text[:QUERY_EDGE_CHARS] + "\n" + text[-QUERY_EDGE_CHARS:]
-    return list(dict.fromkeys([*(codes or ()), *_telling(text_terms(text))]))[:MAX_QUERY_TERMS]
-
-
-# ---- References and paths --------------------------------------------------------------------------------------------
-
-# Folders and ids that a reference can name: no separators, white space or control characters, nothing Windows refuses.
-_FOLDER = r"[^\s/\\:*?\"<>|\x00-\x1f\x7f-\x9f]{1,255}"
+# Folders and ids that a reference can name: no separators, white space, control characters, nothing Windows refuses.
+_FOLDER = r"[^\s/\\:*?\"<>|\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}"
 _ID = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_-])?"
-_REFERENCE = "archive://(%s)/(%s)" % (_FOLDER, _ID)
-# Session ids that are their own folder name, readable by other programs of this layout. Capitals are not among them (on
-# Windows and macOS `A_b` and `a_b` are one folder), nor what Windows reserves, nor what looks like the names made here.
+_REFERENCE = Pattern("archive://(%s)/(%s)" % (_FOLDER, _ID))
+# Session ids that are their own folder name. Capitals are not among them (`A_b` and `a_b` are one folder on Windows),
+# nor what Windows reserves, nor what looks like the names made here.
 _SAFE_SESSION = (r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z))(?!.*-[0-9a-f]{10}\Z)"
                  r"[a-z0-9_](?:[a-z0-9_.-]{0,62}[a-z0-9_-])?")
 
@@ -414,14 +370,14 @@ def session_folder(session_id) -> str:
 
 def _split_reference(reference):
     """(folder, id) of the reference in a text, or None."""
-    match = re.search(_REFERENCE, reference) if isinstance(reference, str) else None
+    match = _REFERENCE.search(reference) if isinstance(reference, str) else None
     return match.groups() if match and match[1].strip(".") else None
 
 
-# ---- Files -----------------------------------------------------------------------------------------------------------
+# ---- Files ---------------------------------------------------------------------------------------------------------
 
-_READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
-_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY"))
+_READ_FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
+_WRITE_FLAGS = sum(getattr(os, name, 0) for name in ("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_BINARY"))
 
 
 def ensure_private_dir(path) -> None:
@@ -433,13 +389,13 @@ def ensure_private_dir(path) -> None:
             os.mkdir(path, 0o700)
 
 
-@contextlib.contextmanager
-def _private_file(path: str):
-    """A binary file to write, 0600 from its first byte, that takes the place of `path` when all went well."""
+def write_private(path, data) -> None:
+    """Put bytes, or all of an iterable of bytes, into a file with mode 0600 from its first byte: all or nothing."""
+    path = os.path.abspath(path)
     temporary = os.path.join(os.path.dirname(path), ".tmp-" + os.urandom(8).hex())
     try:
         with open(os.open(temporary, _WRITE_FLAGS, 0o600), "wb") as handle:
-            yield handle
+            handle.writelines([data] if isinstance(data, bytes) else data)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):  # it was not made, or the first error says more
@@ -447,27 +403,20 @@ def _private_file(path: str):
         raise
 
 
-def write_private(path, data: bytes) -> None:
-    """Put data into a file, all of it or nothing, with mode 0600."""
-    with _private_file(os.path.abspath(path)) as handle:
-        handle.write(data)
-
-
-def _is_file(path: str, most: float = float("inf")) -> bool:
-    """Whether this is a regular file, not a link, folder or pipe, and not larger than `most`."""
+def _is_file(path: str) -> bool:
+    """Whether this is a regular file, not a link, folder or pipe."""
     try:
-        info = os.lstat(path)
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(info.st_mode) and info.st_size <= most
 
 
-def _read_file(path: str, most: float = float("inf")) -> bytes:
-    if not _is_file(path, most):
-        raise OSError(errno.EINVAL, "no regular file, or too large", path)
+def _read_file(path: str, most: int = -1) -> bytes:
+    if not _is_file(path):
+        raise OSError(errno.EINVAL, "no regular file", path)
     # The flags keep a link or a pipe that takes its place in this moment from being followed, or from blocking.
     with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as handle:
-        return handle.readall()
+        return handle.read(most)
 
 
 def _read_meta(root: str, folder: str, name: str):
@@ -480,7 +429,7 @@ def _read_meta(root: str, folder: str, name: str):
 
 
 def _load(root: str, folder: str, name: str):
-    """The metadata of a complete archive in its promised types, or None. Its place is not taken from what it says."""
+    """The metadata of a complete archive in its promised types, or None. Its place is where it stands."""
     meta = _read_meta(root, folder, name)
     messages_path = os.path.join(root, folder, name + ".jsonl")
     if meta is None or os.path.islink(os.path.join(root, folder)) or not _is_file(messages_path):
@@ -489,8 +438,8 @@ def _load(root: str, folder: str, name: str):
         meta[key] = [clean_text(item) for item in _strings(meta.get(key))]
     for key in ("summary", "created_at"):
         meta[key] = clean_text("\n".join(_strings(meta.get(key))))
-    meta.update(compaction_id=name, codes=_codes(meta), session_id=_session(meta, folder),
-                archive_ref="archive://%s/%s" % (folder, name), messages_path=messages_path)
+    meta.update(compaction_id=name, archive_ref="archive://%s/%s" % (folder, name), messages_path=messages_path,
+                codes=_codes(meta), session_id=_session_id("".join(_strings(meta.get("session_id"))) or folder))
     return meta
 
 
@@ -515,18 +464,6 @@ def _names(root: str, folder: str) -> set:
     return {name for name in names if re.fullmatch(_ID, name)}
 
 
-def _records(root: str, folder: str, name: str) -> list:
-    """The readable records of an archive. Lines end at \\n only: other separators occur in texts."""
-    records = []
-    with contextlib.suppress(OSError):  # no messages, no records
-        for line in _read_file(os.path.join(root, folder, name + ".jsonl")).split(b"\n"):
-            with contextlib.suppress(ValueError, RecursionError):  # a damaged line costs itself
-                record = json.loads(line)
-                if isinstance(record, dict) and "message" in record:
-                    records.append({"index": len(records), **record})
-    return records
-
-
 def _write_archive(root: str, meta: dict, lines) -> None:
     """Write both files of the archive that meta names, messages first; nothing stays behind when either fails."""
     folder, name = _split_reference(meta["archive_ref"])
@@ -534,24 +471,24 @@ def _write_archive(root: str, meta: dict, lines) -> None:
     ensure_private_dir(place)
     if os.path.islink(place):
         raise OSError(errno.ELOOP, "the session folder is a link", place)
-    messages_path = os.path.join(place, name + ".jsonl")
+    for left in (os.path.join(place, file) for file in os.listdir(place) if file.startswith(".tmp-")):
+        with contextlib.suppress(OSError):  # another process was quicker
+            if time.time() - os.lstat(left).st_mtime > STALE_S:
+                os.unlink(left)
+    meta["messages_path"] = os.path.join(place, name + ".jsonl")
+    write_private(meta["messages_path"], lines)
     try:
-        with _private_file(messages_path) as handle:
-            handle.writelines(lines)
-        meta["messages_path"] = messages_path
         write_private(os.path.join(place, name + ".json"), _written(meta)[1])
     except BaseException:
-        with contextlib.suppress(OSError):  # it was not made, or the first error says more
-            os.unlink(messages_path)
+        os.unlink(meta["messages_path"])
         raise
 
 
-# ---- Index -----------------------------------------------------------------------------------------------------------
+# ---- Index ---------------------------------------------------------------------------------------------------------
 #
-# Archives are numbered in order of time; a row of a term says which of a block of them have it. A question adds up the
-# bitmaps of its terms as binary counters, all archives at once, in Python's large integers: exact, and the newest
-# archive is the highest bit. (Rows of a plain term-archive table would be counted one by one.)
-# Derived data: written without fsync, and built anew when damaged.
+# Archives are numbered in order of time; a row of a term says which of a block of them have it. A question adds up
+# the bitmaps of its terms as binary counters, all archives at once, in Python's large integers: exact, and the newest
+# archive is the highest bit. Derived data: written without fsync, and built anew when damaged.
 
 _SCHEMA = """
     DROP TABLE IF EXISTS postings; DROP TABLE IF EXISTS archives; DROP TABLE IF EXISTS folders;
@@ -563,9 +500,6 @@ _SCHEMA = """
 """ % INDEX_VERSION
 # Terms that no text contains: every archive, those of a session, those without a code.
 _ALL, _OF_SESSION, _NO_CODE = "*", "*session ", "*no code"
-
-# Called with (done, total) while archives are indexed; the command line sets it on a terminal.
-index_progress = None
 
 
 def _open_index(root: str) -> sqlite3.Connection:
@@ -579,7 +513,7 @@ def _open_index(root: str) -> sqlite3.Connection:
 
 
 def _unpack(docs) -> int:
-    """The bitmap in a row. A term of one archive, as most are, has the archive's number instead."""
+    """The bitmap in a row. A term of one archive, as most are, has the archive's number in the block instead."""
     return 1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")
 
 
@@ -592,86 +526,63 @@ def _bits(conn, term: str) -> int:
     return int.from_bytes(bits, "little")
 
 
-def _write_block(conn, block: int, postings: dict, fresh: bool) -> None:
-    """Add {term: bitmap} to a block, which has rows already when it is not fresh."""
-    rows = []
-    for term, bits in sorted(postings.items()):
-        if not fresh:
-            old = conn.execute("SELECT docs FROM postings WHERE term = ? AND block = ?", (term, block)).fetchone()
-            bits |= _unpack(old[0]) if old else 0
-        many = bits & (bits - 1)
-        rows.append((term, block, bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0") if many else bits.bit_length() - 1))
-    conn.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", rows)
-
-
 def _add_archives(conn, root: str, places: list) -> None:
     """Index archives, (folder, id) oldest first, a block at a time. A number is never given twice."""
     doc = conn.execute("SELECT coalesce(max(seq) + 1, 0) FROM sqlite_sequence").fetchone()[0]
-    done = 0
-    while done < len(places):
+    while places:
         block, first = divmod(doc, BLOCK)
-        batch = [(place, _read_meta(root, *place)) for place in places[done:done + BLOCK - first]]
-        done += len(batch)
-        metas = sorted((_created(meta), name, folder, _scope(meta, folder), _words(meta))
-                       for (folder, name), meta in batch if meta is not None)
-        postings, words = {}, {}
-        for position, (_when, _name, _folder, scope, found) in enumerate(metas, first):
-            for term in scope:
-                postings[term] = postings.get(term, 0) | 1 << position
-            for word in found:
-                words[word] = words.get(word, 0) | 1 << position
-        for word, bits in words.items():  # most words occur in many archives
-            for term in text_terms(word[:MAX_WORD_CHARS]):
+        batch, places = places[:BLOCK - first], places[BLOCK - first:]
+        metas = ((_read_meta(root, *place), *place) for place in batch)
+        found = sorted((_created(meta), name, folder, meta) for meta, folder, name in metas if meta is not None)
+        postings, tokens = {}, {}
+        for position, (_when, _name, folder, meta) in enumerate(found, first):
+            bit, session = 1 << position, _session_id("".join(_strings(meta.get("session_id"))) or folder)
+            for term in (_ALL, _OF_SESSION + session, *(_codes(meta) or [_NO_CODE])):
+                postings[term] = postings.get(term, 0) | bit
+            texts = _strings(meta.get("keywords")) + _strings(meta.get("files")) + _strings(meta.get("summary"))
+            for token in set(_tokens("\n".join(texts)[:INDEX_TEXT_CHARS])):
+                tokens[token] = tokens.get(token, 0) | bit
+        for token, bits in tokens.items():  # few tokens are in one archive only: their terms are looked up once
+            for term in _token_terms(token):
                 postings[term] = postings.get(term, 0) | bits
-        _write_block(conn, block, postings, fresh=first == 0)
-        rows = [(number, meta[2], meta[1]) for number, meta in enumerate(metas, doc)]
-        conn.executemany("INSERT INTO archives VALUES (?, ?, ?)", rows)
-        doc += len(rows)
-        if index_progress:
-            index_progress(done, len(places))
-
-
-def _scope(meta: dict, folder: str) -> list:
-    return [_ALL, _OF_SESSION + _session(meta, folder), *(_codes(meta) or [_NO_CODE])]
-
-
-def _changes(conn, root: str) -> list:
-    """(folder, time of change, ids to add, ids to remove) of the folders whose rows are to be written.
-
-    A folder is looked into when its time of change is another one: 100,000 archives cost a look at each folder's time.
-    A time so recent that a later change might not move it is not relied on: -1 is kept instead.
-    """
-    on_disk, known = _folders(root), dict(conn.execute("SELECT folder, changed FROM folders"))
-    changes, now = [], time.time_ns()
-    for folder in on_disk.keys() | known.keys():
-        changed = on_disk.get(folder, 0)
-        if known.get(folder) != changed:
-            if now - changed < 1e9 * (SETTLES_S if changed % 1_000_000_000 else COARSE_SETTLES_S):
-                changed = -1
-            names = _names(root, folder)
-            indexed = {row[0] for row in conn.execute("SELECT name FROM archives WHERE folder = ?", (folder,))}
-            if names != indexed or known.get(folder) != changed:
-                changes.append((folder, changed, names - indexed, indexed - names))
-    return changes
+        rows = []
+        for term, bits in sorted(postings.items()):
+            if first:  # the block has rows already
+                old = conn.execute("SELECT docs FROM postings WHERE term = ? AND block = ?", (term, block)).fetchone()
+                bits |= _unpack(old[0]) if old else 0
+            many = bits & (bits - 1)
+            packed = bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0") if many else bits.bit_length() - 1
+            rows.append((term, block, packed))
+        conn.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", rows)
+        conn.executemany("INSERT INTO archives VALUES (?, ?, ?)",
+                         [(number, folder, name) for number, (_when, name, folder, *_) in enumerate(found, doc)])
+        doc += len(found)
 
 
 def _refresh_index(conn, root: str) -> None:
-    """Bring the index up to the files, in one transaction, when something is to be written."""
-    usable = conn.execute("PRAGMA user_version").fetchone()[0] == INDEX_VERSION
-    if usable and not _changes(conn, root):
+    """Bring the index up to the files, in one transaction, when the time of a folder tells that it changed."""
+    known_sql, now = "SELECT folder, changed FROM folders", time.time_ns()
+    version_sql, version = "PRAGMA user_version", (INDEX_VERSION,)
+    if conn.execute(version_sql).fetchone() == version and dict(conn.execute(known_sql)) == _folders(root):
         return
     conn.execute("PRAGMA synchronous = OFF")
+    conn.execute("PRAGMA cache_size = -%d" % INDEX_CACHE_KIB)
     conn.execute("BEGIN IMMEDIATE")  # closing the connection rolls back what an error interrupts
-    if conn.execute("PRAGMA user_version").fetchone()[0] != INDEX_VERSION:
+    if conn.execute(version_sql).fetchone() != version:
         for statement in _SCHEMA.split(";"):
             conn.execute(statement)
-    added = []
-    for folder, changed, new, gone in _changes(conn, root):  # again: another process may have written them
-        added += [(name[4:18], folder, name) for name in new]  # an id has the time behind ctx_
-        conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?", [(folder, name) for name in gone])
-        conn.execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))
+    added, known, on_disk = [], dict(conn.execute(known_sql)), _folders(root)
+    for folder in [folder for folder in {**known, **on_disk} if known.get(folder) != on_disk.get(folder)]:
+        changed, names = on_disk.get(folder, 0), _names(root, folder)
+        # A later change might not move a time so recent: it is not relied on, and -1 is kept instead.
+        settled = now - changed > 1e9 * (SETTLES_S if changed % 1_000_000_000 else COARSE_SETTLES_S)
+        conn.execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed if settled else -1))
+        indexed = {row[0] for row in conn.execute("SELECT name FROM archives WHERE folder = ?", (folder,))}
+        gone = [(folder, name) for name in indexed - names]
+        conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?", gone)
+        added += [(name, folder) for name in names - indexed]  # an id begins with its time
     conn.execute("DELETE FROM folders WHERE changed = 0")
-    _add_archives(conn, root, [place[1:] for place in sorted(added)])
+    _add_archives(conn, root, [(folder, name) for name, folder in sorted(added)])
     conn.execute("COMMIT")
 
 
@@ -683,7 +594,7 @@ def _drop_index(root: str) -> None:
 
 
 def _ranked(conn, terms: list, session: str, codes):
-    """Yield (folder, id, score) of the archives in scope, best score first, then newest; without terms all of them."""
+    """Yield (folder, id, score) of archives in scope, best score first, then newest; without terms all of them."""
     eligible = _bits(conn, _OF_SESSION + session if session else _ALL)
     if codes is not None:
         allowed = _bits(conn, _NO_CODE)
@@ -708,66 +619,55 @@ def _ranked(conn, terms: list, session: str, codes):
                 yield folder, name, score
 
 
-# ---- Archives --------------------------------------------------------------------------------------------------------
-
-def _take(root: str, ranked, session: str, codes, limit: int) -> list:
-    """The metadata of the first archives that are there and in scope as their files say now, each with its _score."""
-    found = []
-    for folder, name, score in ranked:
-        meta = _load(root, folder, name)
-        if (meta is not None and (not session or meta["session_id"] == session)
-                and (codes is None or not meta["codes"] or not set(codes).isdisjoint(meta["codes"]))):
-            found.append(dict(meta, _score=score))
-            if len(found) == limit:
-                break
-    return found
-
-
-def _scan(root: str, terms: list):
-    """The same order as _ranked gives, from the metadata files; scope is left to _take."""
-    best = []
-    for folder in _folders(root):
-        for name in _names(root, folder):
-            meta = _read_meta(root, folder, name) or {}
-            text = "\n".join([*_codes(meta), *(word[:MAX_WORD_CHARS] for word in _words(meta))])
-            # What is no part of the text is no term of it, and most archives have nothing to do with a question.
-            lower = text.lower()
-            near = not terms or any(map(lower.__contains__, terms))
-            score = len(set(terms).intersection(text_terms(text))) if near and terms else 0
-            if score or not terms and meta:
-                best.append((score, _created(meta), name, folder))
-    for score, _when, name, folder in sorted(best, reverse=True):
-        yield folder, name, score
-
+# ---- Archives ------------------------------------------------------------------------------------------------------
 
 def _find(root: str, terms: list, session_id, codes, limit: int) -> list:
+    """The best archives that are there and in scope as their files say now, each with its _score."""
     if limit <= 0 or not _folders(root):
         return []
     session = "" if session_id in ("", None) else _session_id(session_id)
-    for _attempt in range(2):
+    # An index that cannot be used (locked, read-only, disk full) is made anew in memory.
+    for connect in (_open_index, _open_index, lambda _root: sqlite3.connect(":memory:", isolation_level=None)):
+        found = []
         try:
-            with contextlib.closing(_open_index(root)) as conn:
+            with contextlib.closing(connect(root)) as conn:
                 _refresh_index(conn, root)
                 conn.execute("BEGIN")
-                return _take(root, _ranked(conn, terms, session, codes), session, codes, limit)
+                for folder, name, score in _ranked(conn, terms, session, codes):
+                    meta = _load(root, folder, name)
+                    if meta and (codes is None or not meta["codes"] or not set(codes).isdisjoint(meta["codes"])):
+                        found.append(dict(meta, _score=score))
+                        if len(found) == limit:
+                            break
+                return found
         except (sqlite3.OperationalError, OSError):
-            break  # locked, read-only, disk full
+            continue
         except (sqlite3.DatabaseError, ValueError, TypeError):
-            _drop_index(root)
-    return _take(root, _scan(root, terms), session, codes, limit)
+            _drop_index(root)  # it is damaged
+    return []
+
+
+def _ask(query, codes) -> tuple:
+    """What is searched for: (codes in scope or None, terms). The terms are the codes, and what tells something."""
+    text = query if isinstance(query, str) else ""
+    if codes is None:
+        codes = list(code_resolver(text)) or None
+    if len(text) > 2 * QUERY_EDGE_CHARS:
+        text = text[:QUERY_EDGE_CHARS] + "\n" + text[-QUERY_EDGE_CHARS:]
+    return codes, list(dict.fromkeys([*(codes or ()), *_telling(text_terms(text))]))[:MAX_QUERY_TERMS]
 
 
 def create_context_archive(messages, summary: str, *, session_id="", archive_dir=None, tail_start=None,
                            anchors=None) -> dict:
     """Write the messages as an archive and return its metadata. OSError, and nothing left behind, when that fails.
 
-    `tail_start` is the index of the first message that stayed in the conversation, `anchors` what the host wants kept.
+    `tail_start`: index of the first message that stayed in the conversation, `anchors`: what the host wants kept.
     """
     written = [_written({"index": index, "message": message}) for index, message in enumerate(messages or ())]
     summary = mask_secrets(summary) if isinstance(summary, str) else ""
     now = datetime.now(timezone.utc)
     local = now.astimezone()
-    name = "ctx_%s_%s" % (local.strftime("%Y%m%d%H%M%S"), os.urandom(6).hex())
+    name = "ctx_%s_%05x%s" % (local.strftime("%Y%m%d%H%M%S"), now.microsecond, os.urandom(4).hex()[1:])
     meta = {"compaction_id": name, "session_id": _session_id(session_id),
             "created_at": local.strftime("%Y-%m-%dT%H:%M:%S"), "created_utc": now.isoformat(timespec="microseconds"),
             "message_count": len(written), "message_range": [0, max(0, len(written) - 1)],
@@ -779,14 +679,12 @@ def create_context_archive(messages, summary: str, *, session_id="", archive_dir
 
 
 def search_context_archives(query, *, session_id="", limit=3, archive_dir=None, codes=None) -> list:
-    """The metadata of archives that match a question, best first, with `_score`, the number of matched terms; else [].
+    """The metadata of archives that match a question, best first, `_score` being how many terms do; else [].
 
-    With codes=None the codes named in the question decide the scope, if it names any: their archives and those without
-    codes. A list is strict: [] means that no stock is meant, and leaves only archives without codes.
+    With codes=None the codes named in the question decide the scope, if it names any: their archives and those
+    without codes. A list is strict: [] means that no stock is meant, and leaves only archives without codes.
     """
-    if codes is None and isinstance(query, str):
-        codes = list(code_resolver(query)) or None
-    terms = _query_terms(query, codes)
+    codes, terms = _ask(query, codes)
     return _find(_root(archive_dir), terms, session_id, codes, limit) if terms else []
 
 
@@ -795,11 +693,9 @@ def archive_recall_lines(query, *, session_id="", max_items=2, archive_dir=None,
 
     Nobody asked for them, so it takes a stock or two terms in common, and half as many as the best one has.
     """
-    if codes is None and isinstance(query, str):
-        codes = list(code_resolver(query)) or None
-    least, lines = min(2, len(_query_terms(query, codes))), []
-    found = search_context_archives(query, session_id=session_id, limit=max_items, archive_dir=archive_dir, codes=codes)
-    for meta in found:
+    codes, terms = _ask(query, codes)
+    least, lines = min(2, len(terms)), []
+    for meta in _find(_root(archive_dir), terms, session_id, codes, max_items) if terms else ():
         if meta["_score"] >= least or not set(codes or ()).isdisjoint(meta["codes"]):
             least = max(least, meta["_score"] / 2)
             stocks = " [%s]" % ", ".join(meta["codes"][:RECALL_CODES]) if meta["codes"] else ""
@@ -809,9 +705,17 @@ def archive_recall_lines(query, *, session_id="", max_items=2, archive_dir=None,
 
 
 def restore_context_archive(ref, *, archive_dir=None) -> list:
-    """Every readable message of an archive as {"index", "message"}, in order; [] for a reference that names nothing."""
-    root, place = _root(archive_dir), _split_reference(ref)
-    return _records(root, *place) if place and _load(root, *place) else []
+    """Every readable message of an archive, {"index", "message"}, in order; [] when the reference names nothing."""
+    place, records = _split_reference(ref), []
+    meta = _load(_root(archive_dir), *place) if place else None
+    with contextlib.suppress(OSError):  # the file went away a moment ago
+        # Lines end at \n only: other separators occur in texts.
+        for line in _read_file(meta["messages_path"]).split(b"\n") if meta else ():
+            with contextlib.suppress(ValueError, RecursionError):  # a damaged line costs itself
+                record = json.loads(line)
+                if isinstance(record, dict) and "message" in record:
+                    records.append({"index": len(records), **record})
+    return records
 
 
 def list_archives(*, session_id="", limit=20, archive_dir=None) -> list:
@@ -820,24 +724,18 @@ def list_archives(*, session_id="", limit=20, archive_dir=None) -> list:
 
 
 def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, delete=False) -> list:
-    """What is older than so many days, or beyond so many bytes from the newest on; removed only with delete=True.
-
-    Rows are {"archive_ref", "created_at", "bytes"}, newest first.
-    """
-    root, total, gone = _root(archive_dir), 0, []
+    """Rows of what is older than so many days or beyond so many bytes from the newest on; gone with delete=True."""
+    total, gone = 0, []
     for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
-        folder, name = _split_reference(meta["archive_ref"])
-        paths = [os.path.join(root, folder, name + ending) for ending in (".json", ".jsonl")]
-        size = sum(os.path.getsize(path) for path in paths)
+        paths = [meta["messages_path"][:-1], meta["messages_path"]]  # the metadata first: it makes the archive
+        size = sum(map(os.path.getsize, paths))
         total += size
         age = time.time() - (_created(meta) or os.path.getmtime(paths[0]))
         old = older_than_days is not None and age > older_than_days * 86400
         if old or keep_bytes is not None and total > keep_bytes:
             gone.append({"archive_ref": meta["archive_ref"], "created_at": meta["created_at"], "bytes": size})
-            for path in paths if delete else ():  # the metadata first: without it there is no archive
+            for path in paths if delete else ():
                 os.unlink(path)
-    if delete and gone:
-        _drop_index(root)
     return gone
 
 
@@ -852,28 +750,23 @@ def export_archives(handle, *, archive_dir=None) -> int:
 
 
 def import_archives(lines, *, archive_dir=None) -> tuple:
-    """Write exported archives back under their references: (written, already there). ArchiveError names a bad line."""
-    root, written, present = _root(archive_dir), 0, 0
+    """Write exported archives under their references: (written, already there). ArchiveError names a bad line."""
+    root, new = _root(archive_dir), []
     for number, line in enumerate(filter(bytes.strip, lines), 1):
         try:
             item = json.loads(line)
             meta, records = _plain(item["metadata"]), [_written(record)[1] for record in item["messages"]]
-            place = _split_reference(meta["archive_ref"])
+            new.append(_load(root, *_split_reference(meta["archive_ref"])) is None)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
-        if place is None:
-            raise ArchiveError("第 %d 条的引用无效：%s" % (number, one_line(str(meta["archive_ref"]), 80)))
-        if _load(root, *place):
-            present += 1
-        else:
+        if new[-1]:
             _write_archive(root, meta, records)
-            written += 1
-    if written:
-        _drop_index(root)
-    return written, present
+    if any(new):
+        _drop_index(root)  # it would keep them as the newest
+    return sum(new), len(new) - sum(new)
 
 
-# ---- The agent's tool ------------------------------------------------------------------------------------------------
+# ---- The agent's tool ----------------------------------------------------------------------------------------------
 
 QUERY_HISTORY_TOOL = {"type": "function", "function": {
     "name": "query_history",
@@ -883,7 +776,7 @@ QUERY_HISTORY_TOOL = {"type": "function", "function": {
     "parameters": {"type": "object", "required": [], "properties": {
         "source": {"type": "string", "enum": ["archive"], "description": "历史来源，目前只有 archive"},
         "query": {"type": "string", "description": "要找的内容：股票名称或代码、关键词、文件名"},
-        "archive_ref": {"type": "string", "description": "归档引用，如 archive://default/ctx_20260621120000_abcd12345678"},
+        "archive_ref": {"type": "string", "description": "归档引用，如 archive://s/ctx_20260621120000_abcd12345678"},
         "session_id": {"type": "string", "description": "只查这个会话，留空查全部"},
         "limit": {"type": "integer", "minimum": 1, "description": "最多几份归档，默认 5"},
         "offset": {"type": "integer", "minimum": 0, "description": "从第几条消息读起，默认 0"}}}}}
@@ -909,29 +802,27 @@ def query_history(*, source="archive", query="", archive_ref="", session_id="", 
 
 
 def _history_page(ref, offset: int, archive_dir) -> dict:
-    """Messages from `offset` on, about HISTORY_PAGE_CHARS of them; one longer than a page comes alone and cut."""
-    place = _split_reference(ref)
-    meta = _load(_root(archive_dir), *place) if place else None
-    if meta is None:
-        return {"error": "没有这个归档：%s" % one_line(str(ref), 120)}
+    """Messages from `offset` on, about HISTORY_PAGE_CHARS of them; a longer one comes alone and cut."""
     records, page, room = restore_context_archive(ref, archive_dir=archive_dir), [], HISTORY_PAGE_CHARS
+    if not records:
+        return {"error": "没有这个归档，或其中没有消息：%s" % one_line(str(ref), 120)}
     for record in records[offset:]:
-        text = json.dumps(record, ensure_ascii=False)
-        if len(text) > HISTORY_PAGE_CHARS:
-            record = {"index": record["index"], "cut_json": text[:HISTORY_PAGE_CHARS] + "…", "chars": len(text)}
+        text = safe_json(record)
         if page and len(text) > room:
             break
+        if len(text) > HISTORY_PAGE_CHARS:
+            record = {"index": record["index"], "cut_json": text[:HISTORY_PAGE_CHARS] + "…", "chars": len(text)}
         page.append(record)
         room -= len(text)
-    answer = {"source": "archive", "archive_ref": meta["archive_ref"], "message_count": len(records),
-              "offset": offset, "messages": page}
+    answer = {"source": "archive", "archive_ref": ref, "message_count": len(records), "offset": offset,
+              "messages": page}
     after = offset + len(page)
     if after < len(records):
         answer.update(next_offset=after, hint="还有 %d 条，用 offset=%d 继续读" % (len(records) - after, after))
     return answer
 
 
-# ---- Command line ----------------------------------------------------------------------------------------------------
+# ---- Command line --------------------------------------------------------------------------------------------------
 #
 # The first part is shared with memory.py: output that lines up with Chinese text and fits, on any console.
 
@@ -948,14 +839,6 @@ def display_width(text: str) -> int:
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
-def fit_width(text: str, columns: int) -> str:
-    """The text padded with spaces to so many columns, or cut with … ."""
-    kept = text
-    while display_width(kept) > columns:
-        kept, text = text[:-1] + "…", text[:-1]
-    return kept + " " * (columns - display_width(kept))
-
-
 def print_table(rows: list, columns: list) -> None:
     """Print dicts as a table; columns are (key, title). The widest columns give way until it fits the terminal."""
     import shutil
@@ -969,20 +852,22 @@ def print_table(rows: list, columns: list) -> None:
     while sum(widths) > room:
         widths[widths.index(max(widths))] -= 1
     for line in lines:
-        print("  ".join(map(fit_width, line, widths)).rstrip())
+        for column, width in enumerate(widths):
+            kept = text = line[column]
+            while display_width(kept) > width:
+                kept, text = text[:-1] + "…", text[:-1]
+            line[column] = kept + " " * (width - display_width(kept))
+        print("  ".join(line).rstrip())
 
 
 def print_records(rows: list, form: str, columns: list) -> None:
-    """Print dicts as `table` (the columns), `json` (a list) or `jsonl` (one a line), the last two with all their keys.
-
-    JSON stays valid on any console: where it is not Unicode, other characters are escaped.
-    """
+    """Print dicts as `table`, or with all keys as `json` (a list) or `jsonl` (one a line), valid on any console."""
     ascii_only = not str(getattr(sys.stdout, "encoding", "")).lower().startswith("utf")
     if form == "table":
         print_table(rows, columns) if rows else print("（没有记录）")
     for value in {"json": [rows], "jsonl": rows}.get(form, ()):
         text = json.dumps(value, ensure_ascii=ascii_only, indent=2 if form == "json" else None)
-        print(_regex(_SURROGATE).sub("\ufffd", text))
+        print(_SURROGATE.sub("\ufffd", text))
 
 
 def run_command(command, args, errors=()) -> int:
@@ -992,7 +877,7 @@ def run_command(command, args, errors=()) -> int:
         sys.stdout.flush()
         return code
     except (OSError, *errors) as error:
-        # EPIPE, on Windows EINVAL: the reader went away. The interpreter flushes once more at its end, into a sink.
+        # EPIPE, on Windows EINVAL: the reader went away. The interpreter flushes at its end once more, into a sink.
         if getattr(error, "errno", None) in (errno.EPIPE, errno.EINVAL) and error.filename is None:
             with contextlib.suppress(OSError, ValueError):  # a stdout that is no file
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -1001,14 +886,11 @@ def run_command(command, args, errors=()) -> int:
         return 1
 
 
-_COLUMNS = [("archive_ref", "引用"), ("created_at", "时间"), ("message_count", "消息"), ("codes", "代码"),
-            ("summary", "摘要")]
-
-
 def _cmd_list(args) -> None:
     options = {"session_id": args.session_id, "limit": args.limit, "archive_dir": args.archive_dir}
     rows = search_context_archives(" ".join(args.text), **options) if args.text else list_archives(**options)
-    print_records(rows, args.format, _COLUMNS)
+    print_records(rows, args.format, [("archive_ref", "引用"), ("created_at", "时间"), ("message_count", "消息"),
+                                      ("codes", "代码"), ("summary", "摘要")])
 
 
 def _cmd_show(args) -> None:
@@ -1016,11 +898,11 @@ def _cmd_show(args) -> None:
     if not records:
         raise ArchiveError("没有这个归档，或其中没有消息：%s" % args.ref)
     if args.format != "table":
-        print_records(records, args.format, [])
-    for record in records if args.format == "table" else ():
-        message = record["message"] if isinstance(record["message"], dict) else {"content": record["message"]}
-        text = message_text(message) or json.dumps(message, ensure_ascii=False)
-        print("#%s [%s] %s" % (record["index"], message.get("role", "?"), clean_text(text)))
+        return print_records(records, args.format, [])
+    for record in records:
+        message = record["message"]
+        role = message.get("role") if isinstance(message, dict) else None
+        print("#%s [%s] %s" % (record["index"], role, clean_text(message_text(message) or safe_json(message))))
 
 
 def _cmd_prune(args) -> None:
@@ -1034,10 +916,10 @@ def _cmd_prune(args) -> None:
 
 
 def _cmd_export(args) -> None:
+    private = {"opener": lambda path, flags: os.open(path, flags, 0o600)}
     to_file = args.file != "-"
-    with _private_file(os.path.abspath(args.file)) if to_file else contextlib.nullcontext(sys.stdout.buffer) as handle:
-        count = export_archives(handle, archive_dir=args.archive_dir)
-    print("已导出 %d 份归档" % count, file=sys.stderr)
+    with open(args.file, "wb", **private) if to_file else contextlib.nullcontext(sys.stdout.buffer) as handle:
+        print("已导出 %d 份归档" % export_archives(handle, archive_dir=args.archive_dir), file=sys.stderr)
 
 
 def _cmd_import(args) -> None:
@@ -1045,63 +927,54 @@ def _cmd_import(args) -> None:
         print("已导入 %d 份归档，已有 %d 份" % import_archives(lines, archive_dir=args.archive_dir))
 
 
-def _quantity(units: dict, example: str):
-    """An argparse type for a number with a unit."""
-    def parse(text):
-        match = re.fullmatch("([0-9]{1,15})([a-z]?)", text.lower())
-        if not match or match[2] not in units:
-            raise argparse.ArgumentTypeError("应写成 %s 这样：%s" % (example, text))
-        return int(match[1]) * units[match[2]]
-    return parse
+def _quantity(**units):
+    """An argparse type for a number with one of the units, or without."""
+    def quantity(text):
+        match = re.fullmatch("([0-9]{1,15})(%s|)" % "|".join(units), text.lower())
+        if not match:
+            raise ValueError(text)
+        return int(match[1]) * units.get(match[2], 1)
+    return quantity
 
 
-def _parser():
-    import argparse
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--home", default=argparse.SUPPRESS, help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）")
-    common.add_argument("--format", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS, help="输出格式")
-    parser = argparse.ArgumentParser(prog="context_archive.py", parents=[common], description="被压缩移出的历史对话归档",
-                                     epilog="例：python context_archive.py search 比亚迪 120日线")
-    parser.set_defaults(home=None, format="table", run=_cmd_list, session_id="", limit=20, text=())
-    verbs = parser.add_subparsers(metavar="命令")
-
-    def verb(name, run, text, example):
-        epilog = "例：python context_archive.py " + example
-        added = verbs.add_parser(name, parents=[common], help=text, description=text, epilog=epilog)
-        added.set_defaults(run=run)
-        return added
-
-    verb("list", _cmd_list, "最新的归档", "list -n 5")
-    verb("search", _cmd_list, "查找归档", "search 比亚迪 120日线").add_argument("text", nargs="+", help="股票、关键词、文件名")
-    for added in (verbs.choices["list"], verbs.choices["search"]):
-        added.add_argument("--session-id", default="", help="只看这个会话")
-        added.add_argument("-n", "--limit", type=int, default=20, help="最多几份（默认 20）")
-    show = verb("show", _cmd_show, "一份归档的全部消息", "show archive://default/ctx_20260621120000_abcd12345678")
-    show.add_argument("ref", help="归档引用")
-    prune = verb("prune", _cmd_prune, "清理旧归档：先只列出，加 --yes 才删除", "prune --older-than 90d --yes")
-    days, sizes = {"h": 1 / 24, "": 1, "d": 1, "w": 7}, {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-    prune.add_argument("--older-than", type=_quantity(days, "90d"), help="早于这个时长的，如 90d")
-    prune.add_argument("--keep-bytes", type=_quantity(sizes, "500M"), help="从最新的算起，超出这个总大小的，如 500M")
-    prune.add_argument("--yes", action="store_true", help="真正删除")
-    export = verb("export", _cmd_export, "把全部归档写成 JSON lines", "export archives.jsonl")
-    export.add_argument("file", nargs="?", default="-", help="文件（默认标准输出）")
-    restore = verb("import", _cmd_import, "读入导出的归档，已有的跳过", "import archives.jsonl")
-    restore.add_argument("file", help="文件，- 为标准输入")
-    return parser
-
-
-def _show_progress(done: int, total: int) -> None:
-    print("\r正在建立索引 %d/%d" % (done, total), end="\n" if done == total else "", file=sys.stderr, flush=True)
+_VERBS = (  # name, command, help, example, arguments
+    ("list", _cmd_list, "最新的归档", "list -n 5", "--session-id -n"),
+    ("search", _cmd_list, "查找归档", "search 比亚迪 120日线", "text --session-id -n"),
+    ("show", _cmd_show, "一份归档的全部消息", "show archive://s/ctx_20260621120000_abcd12345678", "ref"),
+    ("prune", _cmd_prune, "清理旧归档：加 --yes 才删除", "prune --older-than 90d", "--older-than --keep-bytes --yes"),
+    ("export", _cmd_export, "把全部归档写成 JSON lines", "export archives.jsonl", "file"),
+    ("import", _cmd_import, "读入导出的归档，已有的跳过", "import archives.jsonl", "file"),
+)
+_ARGUMENTS = {
+    "text": {"nargs": "+", "help": "股票、关键词、文件名"},
+    "ref": {"help": "归档引用"},
+    "file": {"nargs": "?", "default": "-", "help": "文件（默认标准输入输出）"},
+    "--session-id": {"default": "", "help": "只看这个会话"},
+    "-n": {"dest": "limit", "type": int, "default": 20, "help": "最多几份（默认 20）"},
+    "--older-than": {"type": _quantity(h=1 / 24, d=1, w=7), "help": "早于这个时长的，如 90d"},
+    "--keep-bytes": {"type": _quantity(k=1 << 10, m=1 << 20, g=1 << 30), "help": "从最新的算起超出的，如 500M"},
+    "--yes": {"action": "store_true", "help": "真正删除"},
+}
 
 
 def main(argv=None) -> int:
     """Run the command line and return its exit code: 0, 1 after an error on stderr; wrong usage exits with 2."""
-    global index_progress
+    import argparse
     prepare_console()
-    args = _parser().parse_args(argv)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--home", default=argparse.SUPPRESS, help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）")
+    common.add_argument("--format", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS, help="输出格式")
+    parser = argparse.ArgumentParser(prog="context_archive.py", parents=[common], description="被压缩移出的历史对话归档")
+    parser.set_defaults(home=None, format="table", run=_cmd_list, session_id="", limit=20, text=())
+    verbs = parser.add_subparsers(metavar="命令")
+    for name, run, text, example, arguments in _VERBS:
+        epilog = "例：python context_archive.py " + example
+        verb = verbs.add_parser(name, parents=[common], help=text, description=text, epilog=epilog)
+        verb.set_defaults(run=run)
+        for argument in arguments.split():
+            verb.add_argument(argument, **_ARGUMENTS[argument])
+    args = parser.parse_args(argv)
     args.archive_dir = os.path.join(args.home, "context_archive") if args.home else None
-    if sys.stderr is not None and sys.stderr.isatty():
-        index_progress = _show_progress
     return run_command(args.run, args, (ArchiveError,))
 
 
