@@ -30,6 +30,7 @@ import sys
 import time
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from operator import concat
 
@@ -48,7 +49,7 @@ TERM_TEXT_CHARS = 50_000        # text of an archive that is read for keywords a
 MAX_CODES = MAX_FILES = 50      # per archive
 MAX_KEYWORDS = 240
 MAX_TERM_CHARS = 64             # longer words are keys or hashes, nobody asks for them
-MAX_META_BYTES = 16_000_000     # a larger metadata file counts as damaged
+MAX_META_BYTES = 5_000_000      # a larger metadata file counts as damaged: reading it would cost every search
 INDEX_TEXT_CHARS = 40_000       # of keywords, files and summary that can be found
 QUERY_EDGE_CHARS = 2_000        # of a long question the beginning and the end are read
 MAX_QUERY_TERMS = 48
@@ -184,7 +185,7 @@ _LONG_ASCII_NUMBER = Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 _SECRET_NAME = (r"(?:(?:api|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|passphrase|passcode|pwd|authorization|cookie|密码|口令|密钥|秘钥|令牌|授权码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
-    (?<![A-Za-z0-9])(?: sk-(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,} | gh[opsru]_\w{16,} | github_pat_\w{20,}
+    (?<![A-Za-z0-9])(?: sk-(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | gh[opsru]_\w{16,} | github_pat_\w{20,}
                       | A[KS]IA[A-Z0-9]{16}\b | xox[abeoprs]-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
@@ -346,7 +347,7 @@ def _root(archive_dir=None) -> str:
     return os.path.abspath(archive_dir) if archive_dir else os.path.join(home_dir(), "context_archive")
 
 
-def archive_root(archive_dir=None):
+def archive_root(archive_dir=None) -> os.PathLike:
     """The folder of the archives as a pathlib.Path; it need not exist."""
     from pathlib import Path  # costs more than all other imports together, and a search does not need it
     return Path(_root(archive_dir))
@@ -739,14 +740,12 @@ def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, d
     return gone
 
 
-def export_archives(handle, *, archive_dir=None) -> int:
-    """Write every archive as one line of JSON into a binary file, messages included. How many there were."""
-    metas = list_archives(limit=sys.maxsize, archive_dir=archive_dir)
-    for meta in metas:
+def export_archives(*, archive_dir=None) -> Iterator:
+    """Yield every archive as one line of JSON in bytes, messages included, newest first."""
+    for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
         del meta["_score"]
-        handle.write(_written({"type": "archive", "metadata": meta, "messages": records})[1])
-    return len(metas)
+        yield _written({"type": "archive", "metadata": meta, "messages": records})[1]
 
 
 def import_archives(lines, *, archive_dir=None) -> tuple:
@@ -916,10 +915,8 @@ def _cmd_prune(args) -> None:
 
 
 def _cmd_export(args) -> None:
-    private = {"opener": lambda path, flags: os.open(path, flags, 0o600)}
-    to_file = args.file != "-"
-    with open(args.file, "wb", **private) if to_file else contextlib.nullcontext(sys.stdout.buffer) as handle:
-        print("已导出 %d 份归档" % export_archives(handle, archive_dir=args.archive_dir), file=sys.stderr)
+    lines = export_archives(archive_dir=args.archive_dir)
+    sys.stdout.buffer.writelines(lines) if args.file == "-" else write_private(args.file, lines)
 
 
 def _cmd_import(args) -> None:

@@ -80,7 +80,10 @@ def _warn(message: str, *args, exc_info: bool = False) -> None:
     if _warnings_go_to:
         _warnings_go_to(message % args)
         return
-    import logging
+    try:
+        import logging
+    except ImportError:  # the interpreter is ending, nobody listens
+        return
     logging.getLogger(__name__).warning(message, *args, exc_info=exc_info)
 
 
@@ -282,35 +285,28 @@ REASON_WORDS = {"scope": "属于别的股票", "no_code": "问题没有提到股
                 "weak": "与问题的关联不够", "budget": "超出长度预算", "limit": "名额已满"}
 PIPELINE_WORDS = {"terms": "词", "code": "代码", "keyword": "关键词"}
 
-# Trading language, one concept a line: its name, then the other forms that people write and say, in rules and in
-# questions. A form may stand in several lines; the longest one that fits wins (涨停板 before 涨停); ~ is a gap of at
+# Trading language, | between two concepts, each its name and the other forms that people write and say, in rules and in
+# questions. A form may stand in several concepts; the longest one that fits wins (涨停板 before 涨停); ~ is a gap of at
 # most GAP_CHARS characters. Written from knowledge of the trade. To add: what somebody says for the concept in a
 # sentence about nothing else; to leave out: words that turn up everywhere (买入, 股票), they only cost precision.
 CONCEPTS = """\
 尾盘 尾市 尾段 收盘前 收市前 快收盘 要收盘 马上收盘 临近收盘 快收了 快收市 最后半小时 最后十分钟 最后几分钟 最后一刻 下午两点半 两点半以后 两点半后 两点四十 两点五十 快要收盘 还有~收盘 三点前
-早盘 开盘 刚开 一开盘 一早 一大早 早上 上午 九点半 十点前 十点以前 十点之前 头半小时 前半小时 第一个小时 盘初 集合竞价 竞价 九点二十五
-缺口 跳空 高开 低开 补缺 gap
-午后 下午 午盘 午间 中午 下半场
-盯盘 看盘 盯着看 盯着盘 上班 没空看 没时间看 没法看 看手机 刷账户 开会 工作忙 忙不过来 没空 看一次盘 分时 没工夫 抽不开身
+早盘 开盘 刚开 一开盘 一早 一大早 早上 上午 九点半 十点前 十点以前 十点之前 头半小时 前半小时 第一个小时 盘初 集合竞价 竞价 九点二十五 | 缺口 跳空 高开 低开 补缺 gap
+午后 下午 午盘 午间 中午 下半场 | 盯盘 看盘 盯着看 盯着盘 上班 没空看 没时间看 没法看 看手机 刷账户 开会 工作忙 忙不过来 没空 看一次盘 分时 没工夫 抽不开身
 隔夜 过夜 留到明天 留到第二天 拿到明天 放到明天 拿到第二天 今晚 当天不卖 留着过 明天再卖 留一晚 持股过夜
-长假 节前 节后 过节 假期 放假 小长假 国庆 春节 五一 元旦 中秋 端午 休市 节日 快到~节 节日效应 隔着~假
-周末 双休 周五 星期五 礼拜五 周六 周日 星期天
-季末 季度末 每季 月末 月底 年末 年底 年尾 跨年 跨季 每月
-短线 超短 快进快出 日内 短炒 短打 几天就走 做短 当天进出 一两天 两三天 做短差 天天买卖 当天买卖
-中线 波段 中短线 几周 一两个月 两三周 几个星期 趋势持有 一到三个月
-长线 长期持有 长期投资 长持 长拿 拿几年 放几年 几年不动 拿得住 养老 捂股 死拿 长期看 十年 一直持有
+长假 节前 节后 过节 假期 放假 小长假 国庆 春节 五一 元旦 中秋 端午 休市 节日 快到~节 节日效应 隔着~假 | 周末 双休 周五 星期五 礼拜五 周六 周日 星期天
+季末 季度末 每季 月末 月底 年末 年底 年尾 跨年 跨季 每月 | 短线 超短 快进快出 日内 短炒 短打 几天就走 做短 当天进出 一两天 两三天 做短差 天天买卖 当天买卖
+中线 波段 中短线 几周 一两个月 两三周 几个星期 趋势持有 一到三个月 | 长线 长期持有 长期投资 长持 长拿 拿几年 放几年 几年不动 拿得住 养老 捂股 死拿 长期看 十年 一直持有
 持有期 持股周期 持仓周期 持股时间 持仓时间 持有时间 拿多久 持有多久 持多久 拿几天 放多久 拿多长 持有天数
 追高 追涨 追进 追买 追入 追着 打高 高位接 高位买 涨上去 涨了这么多 涨了很多 涨了好多 已经涨 涨~还能 涨~能不能 大涨~买 涨~再追 涨幅~追 拉升~买 拉起来 涨起来 来得及 高开~追
 追高 冲进去 直线拉升 急拉 能追 敢追 追不追 想追 去追 不追 别追 一路涨 涨太多 上车 还能上 涨远 偏离 飞起来 涨停~追 连续涨停
-踏空 怕错过 没上车 没买到 没赶上 错过行情 错过了 来不及买 眼红 fomo 追不上 少赚 单边上涨
-卖飞 卖早 卖完就涨 卖了就涨 卖完~涨 卖了~涨 卖出后~涨 刚卖~涨 接回 买回 回补 卖出~买回 反悔
+踏空 怕错过 没上车 没买到 没赶上 错过行情 错过了 来不及买 眼红 fomo 追不上 少赚 单边上涨 | 卖飞 卖早 卖完就涨 卖了就涨 卖完~涨 卖了~涨 卖出后~涨 刚卖~涨 接回 买回 回补 卖出~买回 反悔
 抄底 捞底 接飞刀 接刀 飞刀 左侧 捡便宜 捡漏 能捡 跌多了 跌透 超跌 见底 摸底 跌这么多 跌了这么多 跌了很多 暴跌~买 大跌~买 底在哪 便宜货 跌下来~买 触底 跌到位 是不是底 低位 底部
 低吸 逢低 回踩 回调 回抽 等回落 跌下来再买 跌一点再买 回落~买 等跌 拉回 挖坑 洗盘 低位吸 pullback
 止损 止蚀 割肉 砍仓 斩仓 认赔 认错 认输 割了 割掉 不想割 要割 该割 砍掉 亏~必须卖 亏到 亏~走 亏~卖 亏~割 止损线 止损价 跌~卖出 跌~走人 到价 要砍 砍不砍 先砍 砍了 至损 不割 砍仓位
 止损 舍不得割 舍不得卖 亏损不得超 跌破~卖 亏损~离场 stop stoploss
 扛单 死扛 硬扛 扛着 抗单 套牢 被套 套住 深套 套了 套着 装死 等回本 回本 解套 浮亏 不肯卖 舍不得割 舍不得卖 不想割 扳回 跌~不卖 舍不得 涨回来 熬着
-亏损 亏了 亏钱 亏掉 亏大 亏得 老是亏 总是亏 一直亏 赔钱 赔了 浮亏 倒亏 亏成 亏到 亏这么 越亏 亏多少
-盈利 赚了 赚钱 赚到 赚的 赚翻 获利 浮盈 利润 挣钱 挣了 有赚 盈余
+亏损 亏了 亏钱 亏掉 亏大 亏得 老是亏 总是亏 一直亏 赔钱 赔了 浮亏 倒亏 亏成 亏到 亏这么 越亏 亏多少 | 盈利 赚了 赚钱 赚到 赚的 赚翻 获利 浮盈 利润 挣钱 挣了 有赚 盈余
 止盈 落袋 获利了结 锁定利润 锁住利润 保住利润 见好就收 赚~走 赚~卖 浮盈 利润回吐 回吐 过山车 目标价 目标位 盈利~卖 兑现 涨~卖 涨~减 赚~跑 赚够 止赢 涨到~出 涨了~卖 涨到~卖 出三分之一 先出
 止盈 保护利润 保护价 移动止损 跟踪止损 止损~成本 止损上移 上移 保住~利 利润~跑 防止~利润 盈利~成本 卖一半 先卖 trailing
 加仓 加码 加注 追加 浮盈加 金字塔 顺势加 再买点 再买一点 多买点 多买一点 再多买 加点 加一笔 加一次 加一点 再加 往上加 加大仓位 加倍 加大投入 能不能加 要不要加 可以加 能加
@@ -330,93 +326,58 @@ CONCEPTS = """\
 大赚 连胜 连赢 赚翻 赚大 赚了一大 赚钱之后 飘了 膨胀 得意 自满 骄傲 无敌 盈利之后 账户~新高
 杠杆 融资 两融 融资融券 借钱 借~钱 借款 配资 贷款 网贷 信用账户 保证金 爆仓 平仓线 担保比例 借来 两倍做多 两倍 三倍 反向 做空 融券 leverage margin
 突破 站上 站稳 创新高 新高 过前高 越过 冲破 冲过 上破 平台突破 放量突破 向上突破 breakout 过了平台 过平台 突破前高
-跌破 破位 失守 击穿 下破 跌穿 破支撑 砸穿 守不住 没守住 破前低 创新低 新低 跌下去 跌到 breakdown 破了前低 跌破前低
-支撑 支撑位 前低 平台下沿 下沿 撑住 箱底 企稳 止跌 稳住 承接 support
-压力位 阻力 压力 前高 套牢盘 抛压 箱顶 上沿 天花板 resistance
-均线 日线 周线 五日线 十日线 二十日线 六十日线 年线 半年线 月线 生命线 ma 多头排列 空头排列 均线系统 五天线 十天线
+跌破 破位 失守 击穿 下破 跌穿 破支撑 砸穿 守不住 没守住 破前低 创新低 新低 跌下去 跌到 breakdown 破了前低 跌破前低 | 支撑 支撑位 前低 平台下沿 下沿 撑住 箱底 企稳 止跌 稳住 承接 support
+压力位 阻力 压力 前高 套牢盘 抛压 箱顶 上沿 天花板 resistance | 均线 日线 周线 五日线 十日线 二十日线 六十日线 年线 半年线 月线 生命线 ma 多头排列 空头排列 均线系统 五天线 十天线
 均价线 vwap 黄线 分时均线 分时均价 日内均价 当日均价 分时 分时图 分时线 盘口 五分钟 分钟线
 放量 爆量 巨量 天量 倍量 量能放大 成交放大 量放大 量很大 量突然 极端放量 放巨量 成交量暴 异常放大 成交额放大
-缩量 地量 无量 没量 量缩 量能不足 量能萎缩 量不够 量太小 成交清淡 成交萎缩 量小 量更小 低迷 没有成交量 没成交量 市场没量
-成交量 量能 成交额 换手率 流动性 成交活跃 日成交 量价 量比 均量 volume
-冲高回落 上影线 长上影 高开低走 拉高出货 冲高 诱多 避雷针 冲上去~下来 拉上去~下来 涨上去~下来 上冲回落 回落
-打板 打二板 扫板 排板 板上买 上板 拉板 封板 半路板 接力 打版
-涨停 涨停板 封死 封住 封单 一字板 封板 天地板 地天板 连续涨停 一字涨停
-连板 二板 三板 个板 几板 高度板 连板高度 梯队 接力 连续涨停 空间板 连版
-首板 首版 第一个板 第一个涨停 首个涨停
-炸板 开板 烂板 断板 破板 没封住 封不住 封不死 砸开 涨停打开 打开涨停 打开~封 板被砸 未回封 没回封 回封 炸版
-跌停 跌停板 卖不出 出不来 撬板 核按钮 闷杀 无人承接 一字跌停 低开 翘板
-龙头 总龙头 龙一 妖股 人气股 领涨 辨识度 前排 带头 核心票 老大 最强
-跟风 后排 补涨 杂毛 跟涨 龙二 龙三 没跟
-分歧 弱转强 反包 加速板 首次分歧 分歧转一致 换手板
+缩量 地量 无量 没量 量缩 量能不足 量能萎缩 量不够 量太小 成交清淡 成交萎缩 量小 量更小 低迷 没有成交量 没成交量 市场没量 | 成交量 量能 成交额 换手率 流动性 成交活跃 日成交 量价 量比 均量 volume
+冲高回落 上影线 长上影 高开低走 拉高出货 冲高 诱多 避雷针 冲上去~下来 拉上去~下来 涨上去~下来 上冲回落 回落 | 打板 打二板 扫板 排板 板上买 上板 拉板 封板 半路板 接力 打版
+涨停 涨停板 封死 封住 封单 一字板 封板 天地板 地天板 连续涨停 一字涨停 | 连板 二板 三板 个板 几板 高度板 连板高度 梯队 接力 连续涨停 空间板 连版 | 首板 首版 第一个板 第一个涨停 首个涨停
+炸板 开板 烂板 断板 破板 没封住 封不住 封不死 砸开 涨停打开 打开涨停 打开~封 板被砸 未回封 没回封 回封 炸版 | 跌停 跌停板 卖不出 出不来 撬板 核按钮 闷杀 无人承接 一字跌停 低开 翘板
+龙头 总龙头 龙一 妖股 人气股 领涨 辨识度 前排 带头 核心票 老大 最强 | 跟风 后排 补涨 杂毛 跟涨 龙二 龙三 没跟 | 分歧 弱转强 反包 加速板 首次分歧 分歧转一致 换手板
 情绪周期 市场情绪 情绪差 冰点 高潮 退潮 发酵 赚钱效应 亏钱效应 回暖 情绪修复 修复 连板高度 高度板 梯队 空间板 涨停家数 跌停家数 炸板率 情绪退潮
 红利 高股息 股息 股息率 分红 派息 现金分红 收息 吃息 除权 除息 填权 收租 分红率 分红比例 红利税 高送转 送转 dividend
-场内基金 etf 指数基金 宽基 行业基金 指数型 联接基金 被动基金 沪深300 中证500 上证50 基金 成分股 调样 调入名单 纳入
-定投 定期买 定额 每月买 按月买 每周买 月月买 定期定额 每月投
-网格 格子 每格 网格单 间距 一格 高抛低吸 区间来回 grid
-可转债 转债 双低 妖债 纯债 债券 溢价率 正股 转股价 转股 到期收益率 ytm 剩余规模 评级 债底
-强赎 强制赎回 赎回 赎回公告 提前赎回 回售 下修 下调转股价 向下修正
-溢价 溢价率 折价 负溢价 套利 价差 要约 倒挂 折价率
-做t t+0 t0 日内t 做差价 差价 倒t 正t 反t t飞 降成本 当天买卖 回转
-逆回购 货币基金 货基 理财 闲钱 闲置 闲置资金 国债 余额宝 存款
-打新 新股 次新 次新股 ipo 中签 申购 上市首日 上市当天 破发 刚上市 新上市 上市不足 上市没多久 顶格
+场内基金 etf 指数基金 宽基 行业基金 指数型 联接基金 被动基金 沪深300 中证500 上证50 基金 成分股 调样 调入名单 纳入 | 定投 定期买 定额 每月买 按月买 每周买 月月买 定期定额 每月投
+网格 格子 每格 网格单 间距 一格 高抛低吸 区间来回 grid | 可转债 转债 双低 妖债 纯债 债券 溢价率 正股 转股价 转股 到期收益率 ytm 剩余规模 评级 债底
+强赎 强制赎回 赎回 赎回公告 提前赎回 回售 下修 下调转股价 向下修正 | 溢价 溢价率 折价 负溢价 套利 价差 要约 倒挂 折价率 | 做t t+0 t0 日内t 做差价 差价 倒t 正t 反t t飞 降成本 当天买卖 回转
+逆回购 货币基金 货基 理财 闲钱 闲置 闲置资金 国债 余额宝 存款 | 打新 新股 次新 次新股 ipo 中签 申购 上市首日 上市当天 破发 刚上市 新上市 上市不足 上市没多久 顶格
 心态 心情 焦虑 冲动 手痒 上头 恐慌 贪婪 贪心 急躁 着急 睡不着 睡不好 忍不住 后悔 心慌 慌 难受 害怕 不甘心 报复 烦躁 影响心情 管不住 扳回 情绪稳定 盈亏 受不了 坐不住 拿不住 没底 失眠 情绪化
 业绩 财报 年报 季报 中报 半年报 业绩预告 预告 快报 业绩雷 暴雷 爆雷 踩雷 预增 预亏 净利润 营收 预期 不及预期 低于预期 超预期 披露 财报季
 消息 新闻 利好 利空 公告 传闻 小道 小作文 内幕 突发 传言 谣言 消息面 见光死 利好出尽 政策 事件 落地
 荐股 推荐的 都在推荐 朋友推荐 群里 大v 博主 主播 直播间 老师 股评 听说 别人说 跟单 喊单 抄作业 同事 朋友说 有人说 网上说 小道消息 专家 分析师 研报 听消息 别人推荐 让我买 微信群 股吧 公众号 抖音 调研
-题材 概念 热点 风口 蹭热点 炒作 主题 题材股 概念股 炒了
-轮动 主线 板块轮动 高低切 风格切换 热点切换 切换 换方向 行业轮动 最强板块 主线板块 热门板块
+题材 概念 热点 风口 蹭热点 炒作 主题 题材股 概念股 炒了 | 轮动 主线 板块轮动 高低切 风格切换 热点切换 切换 换方向 行业轮动 最强板块 主线板块 热门板块
 换股 调仓 换仓 弃弱留强 汰弱留强 去弱留强 换票 换品种 轮换 换一只 换成 换到 换掉 换别的 最弱 走得很弱 剔除 调仓日 rebalance 换仓日 换债 换仓位
 大盘 指数 上证 沪指 深成指 市场环境 大环境 系统性风险 整体行情 股市 大市 市场整体 行情 系统性
 弱市 熊市 空头市场 弱势市场 行情不好 行情差 普跌 市场差 大盘跌 大盘不好 大盘下跌 大盘走弱 指数跌 连跌 单边下跌 千股跌停 市场不好 市场崩
-暴跌 大跌 急跌 跳水 崩盘 闪崩 黑天鹅 极端行情 跌幅超 单日跌 长阴 大阴线 股灾 大幅下跌 砸盘 跌超 恐慌 crash
-牛市 行情好 普涨 大盘好 强势市场 大盘走强 大涨 全面上涨
+暴跌 大跌 急跌 跳水 崩盘 闪崩 黑天鹅 极端行情 跌幅超 单日跌 长阴 大阴线 股灾 大幅下跌 砸盘 跌超 恐慌 crash | 牛市 行情好 普涨 大盘好 强势市场 大盘走强 大涨 全面上涨
 回撤 最大回撤 净值 账户亏 总亏损 缩水 账户~亏 回撤控制 高点回撤 drawdown
 单日亏损 当日亏损 当天亏 一天亏 日亏 今天~亏 亏损上限 单笔亏损 每笔亏损 单笔风险 每笔风险 总资金的 一笔~亏 最多~亏 单只~亏 亏损不得超
-本金 保本 安全第一 保守 稳健 亏不起 风险承受 风险偏好 保护本金 求稳 避险 安全垫 底线
-盈亏比 赔率 胜率 风险收益 风险回报 期望值 性价比 划算 值不值 概率
-复盘 交易记录 交易日志 交易日记 总结 回顾 盘后 收盘后 检讨 写日志 反思 打分 反省
-计划 交易计划 预案 提前想好 写下来 清单 纪律 规则 规矩 按计划 计划外 临时起意 铁律
-确认 二次确认 再确认 等确认 验证 确认信号 坐实 收盘确认
-条件单 挂单 预埋单 预埋 限价 市价 自动卖 预警 提醒 委托 买入单 卖出单 撤单 单子
+本金 保本 安全第一 保守 稳健 亏不起 风险承受 风险偏好 保护本金 求稳 避险 安全垫 底线 | 盈亏比 赔率 胜率 风险收益 风险回报 期望值 性价比 划算 值不值 概率
+复盘 交易记录 交易日志 交易日记 总结 回顾 盘后 收盘后 检讨 写日志 反思 打分 反省 | 计划 交易计划 预案 提前想好 写下来 清单 纪律 规则 规矩 按计划 计划外 临时起意 铁律
+确认 二次确认 再确认 等确认 验证 确认信号 坐实 收盘确认 | 条件单 挂单 预埋单 预埋 限价 市价 自动卖 预警 提醒 委托 买入单 卖出单 撤单 单子
 频繁交易 交易次数 交易频率 少动 过度交易 来回折腾 天天买卖 操作太多 次数 每天~笔 一天~次 买卖太多 折腾 手太勤 频繁 频繁换股 出手频率 老是换 来回倒 总想操作
-手续费 佣金 印花税 交易成本 滑点 费率 费用 冲击成本 红利税
-弹簧 spring 震仓 假跌破 假摔 跌破~收回 弹簧效应 二次测试 测试 二次探底 缩量测试 回踩确认 弹黄
+手续费 佣金 印花税 交易成本 滑点 费率 费用 冲击成本 红利税 | 弹簧 spring 震仓 假跌破 假摔 跌破~收回 弹簧效应 二次测试 测试 二次探底 缩量测试 回踩确认 弹黄
 威科夫 spring upthrust ut sos lps sc bc psy utad 因果 点数图 冰线 小溪 供应 需求 上冲回落 恐慌抛售 抢购高潮 努力与结果 wyckoff
 派发 出货 主力出逃 高位放量 滞涨 放量滞涨 顶部 见顶 高位震荡 高位横盘 冲顶 量价背离 distribution 股价不涨 放量不涨 量~不涨
-吸筹 收集筹码 筹码 筹码集中 底部放量 吸货 主力建仓 accumulation
-主力 庄家 机构 大资金 资金流 主力资金 大单 游资 席位 龙虎榜 北向 外资 资金流向 聪明钱
+吸筹 收集筹码 筹码 筹码集中 底部放量 吸货 主力建仓 accumulation | 主力 庄家 机构 大资金 资金流 主力资金 大单 游资 席位 龙虎榜 北向 外资 资金流向 聪明钱
 指标 macd kdj rsi 布林 背离 金叉 死叉 超买 超卖 技术指标 顶背离 底背离 atr 技术面 k线 形态 十字星 吞没 锤子线 头肩 双底 双顶 图形
-趋势 右侧 顺势 上升通道 趋势向上 上升趋势 逆势 下降趋势 下降通道 下跌趋势 趋势走坏 动量 momentum
-强势股 相对强度 强于大盘 强者恒强 抗跌 逆市 比大盘强 跑赢 走得强 逆势走强
+趋势 右侧 顺势 上升通道 趋势向上 上升趋势 逆势 下降趋势 下降通道 下跌趋势 趋势走坏 动量 momentum | 强势股 相对强度 强于大盘 强者恒强 抗跌 逆市 比大盘强 跑赢 走得强 逆势走强
 震荡 震荡市 横盘 箱体 区间 盘整 整理 磨底 不涨不跌 窄幅 波动率 波动
 时间止损 横着不动 没动静 没反应 没有反应 不动就走 不涨就走 迟迟不涨 几天不涨 不涨~走 没表现 拿了~没涨 没涨 一直不涨 不温不火 一直不动 半死不活 一动不动 趴着
 急涨 加速 连阳 乖离 乖离率 偏离均线 涨太快 涨幅过大 涨得太急 短期涨幅 涨幅太大 暴涨 脉冲 单日涨 涨超 涨得~远 翻倍 涨了一倍 翻了一倍 翻番
 高位 位置高 高处 涨幅大 高价 历史高位 太高 高位股 拥挤 拥挤度 抱团 扎堆 一致看好
 估值 市盈率 市净率 pe pb peg 低估 高估 分位 百分位 安全边际 太贵 很贵 便宜 合理价 贵不贵 valuation 贵了 值多少钱
 基本面 财务 现金流 负债 毛利 毛利率 roe 护城河 商业模式 应收 审计 造假 好公司 盈利能力 主营 净资产 逻辑没变 逻辑~坏
-能力圈 看不懂 搞不懂 说不明白 不太明白 不了解 讲清楚 讲不清 说不清 弄懂 看得懂 不熟悉 挣钱的生意
-商誉 收购 并购 买来的公司 溢价收购 账上~商誉
-重组 借壳 资产注入 停牌 复牌 合并
-再融资 定增 配股 增发 定向增发 圈钱 摊薄~收益
-减持 解禁 质押 立案 问询 监管 处罚 关注函 大股东 限售 股东减持 股东~卖 高管~卖 高管 管理层 调查 套现
-小盘 小市值 微盘 小票 小盘股 流通盘 市值小 盘子小 规模小 流通市值
-蓝筹 白马 权重 权重股 大市值 大盘股 大票 中字头 央企 国企 龙头企业 行业龙头
-退市 st *st 摘帽 戴帽 垃圾股 问题股 绩差 绩差股 面值退市 风险警示 壳股 信用风险 重整 带帽
-科创板 创业板 20cm 双创 注册制 二十厘米 科创 688开头 300开头 688 开通权限
-北交所 新三板 30cm 北证 三十厘米 920开头 8开头
-港股 港股通 恒生 恒科 南向 香港 h股 ah 美股 纳指 纳斯达克 qdii 海外 跨境 外盘 标普 汇率 人民币
-期货 期权 股指 对冲 套保 认沽 认购 贴水 做空 股指期货 升水 hedge
-利率 国债收益率 降息 加息 十年期 无风险利率 央行 宽松 宏观 通胀 gdp cpi 社融 汇率 美联储 关税 地缘
-周期股 煤炭 钢铁 化工 有色 水泥 航运 强周期 商品 大宗 黄金 原油 金价 油价 贵金属 铜价 铜 金子
-科技 半导体 芯片 ai 人工智能 算力 光模块 cpo 软件股 大模型 tmt 科技股 国产替代 国产化
-消费 白酒 食品 家电 免税 酒类 消费股 大消费
-医药 创新药 中药 医疗 cxo 集采 疫苗 医药股 生物医药 医疗器械 药企
-新能源 光伏 锂电 储能 风电 电动车 新能源车 固态电池 锂矿 碳酸锂 硅料
-金融 银行 券商 保险 证券 非银 银行股 券商股 净息差
-量化 程序化 程序 策略失效 因子 选股器 自动化 ic
-回测 样本外 过拟合 参数 夏普 sharpe 调参 优化 alpha beta backtest
-实盘 真金白银 真钱 上线 模拟盘
-回答 结论 简短 长篇 废话 啰嗦 格式 表格 先说结论 直接说 语气 讲重点 说重点 篇幅 风险提示 提示风险 提醒风险 免责 一句话 简单点 简洁
+能力圈 看不懂 搞不懂 说不明白 不太明白 不了解 讲清楚 讲不清 说不清 弄懂 看得懂 不熟悉 挣钱的生意 | 商誉 收购 并购 买来的公司 溢价收购 账上~商誉 | 重组 借壳 资产注入 停牌 复牌 合并
+再融资 定增 配股 增发 定向增发 圈钱 摊薄~收益 | 减持 解禁 质押 立案 问询 监管 处罚 关注函 大股东 限售 股东减持 股东~卖 高管~卖 高管 管理层 调查 套现
+小盘 小市值 微盘 小票 小盘股 流通盘 市值小 盘子小 规模小 流通市值 | 蓝筹 白马 权重 权重股 大市值 大盘股 大票 中字头 央企 国企 龙头企业 行业龙头
+退市 st *st 摘帽 戴帽 垃圾股 问题股 绩差 绩差股 面值退市 风险警示 壳股 信用风险 重整 带帽 | 科创板 创业板 20cm 双创 注册制 二十厘米 科创 688开头 300开头 688 开通权限
+北交所 新三板 30cm 北证 三十厘米 920开头 8开头 | 港股 港股通 恒生 恒科 南向 香港 h股 ah 美股 纳指 纳斯达克 qdii 海外 跨境 外盘 标普 汇率 人民币
+期货 期权 股指 对冲 套保 认沽 认购 贴水 做空 股指期货 升水 hedge | 利率 国债收益率 降息 加息 十年期 无风险利率 央行 宽松 宏观 通胀 gdp cpi 社融 汇率 美联储 关税 地缘
+周期股 煤炭 钢铁 化工 有色 水泥 航运 强周期 商品 大宗 黄金 原油 金价 油价 贵金属 铜价 铜 金子 | 科技 半导体 芯片 ai 人工智能 算力 光模块 cpo 软件股 大模型 tmt 科技股 国产替代 国产化
+消费 白酒 食品 家电 免税 酒类 消费股 大消费 | 医药 创新药 中药 医疗 cxo 集采 疫苗 医药股 生物医药 医疗器械 药企 | 新能源 光伏 锂电 储能 风电 电动车 新能源车 固态电池 锂矿 碳酸锂 硅料
+金融 银行 券商 保险 证券 非银 银行股 券商股 净息差 | 量化 程序化 程序 策略失效 因子 选股器 自动化 ic | 回测 样本外 过拟合 参数 夏普 sharpe 调参 优化 alpha beta backtest
+实盘 真金白银 真钱 上线 模拟盘 | 回答 结论 简短 长篇 废话 啰嗦 格式 表格 先说结论 直接说 语气 讲重点 说重点 篇幅 风险提示 提示风险 提醒风险 免责 一句话 简单点 简洁
 """  # end of CONCEPTS
 
 # Pairs of characters that say nothing about the subject, and the original's general trading words.
@@ -697,64 +658,49 @@ def own_text(message: dict) -> str:
 
 _TERM_RUN = Pattern(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
 _TERM_CHINESE = Pattern(r"[\u4e00-\u9fff]{2,}")
-_TERM_SENTENCE = Pattern(r"[^。!?;\n]+[。!?;\n]?")
+_TERM_SENTENCE = Pattern(r"[^。!?;\n]{2,}[。!?;\n]?")
 _TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
 _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
-                     r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
+                       r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
 _TERM_UNITS = {"%": "pct", "个百分点": "pct", "个点": "pct", "天": "日", "天线": "日线", "个月": "月", "支": "只", "块": "元",
-          "厘米": "cm"}
+               "厘米": "cm"}
 _TERM_SPOKEN_UNITS = ("成", "个点", "个百分点", "日线", "天线")  # a number in characters counts only with one of these
-_TERM_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")}
-_TERM_DIGITS["两"] = 2
+_TERM_DIGITS = dict(zip("零一二两三四五六七八九", (0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9)))
+_TERM_HOURS = (("c早盘", "0915", "1000"), ("c尾盘", "1430", "1500"))  # the concept, its first and last minute
 
 
 @functools.lru_cache(maxsize=1)
 def _concept_forms() -> dict:
-    """CONCEPTS as {first one or two characters: ((head, tail, tokens), ...)}, longest form first; tail is what follows a gap."""
-    tokens: dict = {}
-    for line in CONCEPTS.split("\n"):
-        for form in line.split():
-            tokens.setdefault(form, []).append("c" + line.split()[0])
-    forms: dict = {}
+    """CONCEPTS as {first one or two characters: [(head, tail, tokens)]}, longest form first; tail is what follows a gap."""
+    tokens, forms = {}, {}
+    for concept in map(str.split, re.split("[|\n]", CONCEPTS)):
+        for form in concept:
+            tokens.setdefault(form, []).append("c" + concept[0])
     for form in sorted(tokens, key=len, reverse=True):
         head, _, tail = form.partition("~")
-        forms[head[:2]] = forms.get(head[:2], ()) + ((head, tail, tokens[form]),)
+        forms.setdefault(head[:2], []).append((head, tail, tokens[form]))
+    for pair in forms:
+        forms[pair] += forms.get(pair[:-1], ())
     return forms
 
 
-def _term_plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).lower()
-
-
-def _is_concept(term: str) -> bool:
-    return term[0] == "c" and not term.isascii()
-
-
-def _latin_neighbour(text: str, start: int, end: int) -> bool:
-    """True when text[start:end] is a part of a longer Latin word or number (pe in open, st in best)."""
-    around = text[start - 1:start] + text[end:end + 1]
-    return any(c.isascii() and c.isalnum() for c in around)
-
-
 def _term_concepts(text: str) -> tuple:
-    """(concept tokens, two-character pieces of their forms) of plain text; a form within a longer one counts not."""
-    found: list = []
-    pieces: list = []
-    covered, forms = 0, _concept_forms()
-    for start in range(len(text) - 1):
-        for head, tail, tokens in forms.get(text[start:start + 2], ()) + forms.get(text[start], ()):
+    """(tokens of the concepts in plain text, their forms); a form within a longer one counts not, pe in open neither."""
+    tokens, heads, covered, forms = [], [], 0, _concept_forms()
+    pairs = map(operator.add, text, text[1:] + "\n")
+    for start, candidates in enumerate(map(forms.get, pairs, map(forms.get, text))):
+        for head, tail, names in candidates or ():
             end = start + len(head)
             if not text.startswith(head, start):
                 continue
             if tail:
-                if text.find(tail, end, end + GAP_CHARS + len(tail)) >= 0:
-                    found += tokens
-            elif end > covered and not (head[0].isascii() and _latin_neighbour(text, start, end)):
-                found += tokens
-                pieces += [text[i:i + 2] for i in range(start, end - 1)]
+                tokens += names if text.find(tail, end, end + GAP_CHARS + len(tail)) >= 0 else ()
+            elif end > covered and not (head[0].isascii() and re.search("[a-z0-9]", text[start - 1:start] + text[end:end + 1])):
+                tokens += names
+                heads.append(head)
                 covered = end
                 break
-    return found, pieces
+    return tokens, heads
 
 
 def _term_number(digits: str) -> str:
@@ -770,24 +716,17 @@ def _term_number(digits: str) -> str:
 def _term_numbers(text: str) -> list:
     """Numbers with their unit, as words that a tokenizer leaves whole: 8% 8pct, 1.5倍 1p5倍, 5日线, 14:45 14h45."""
     found = []
-    for hour, minute, spoken in _TERM_CLOCK.findall(text):
+    for hour, minute, spoken in _TERM_CLOCK.findall(text) if ":" in text or "点" in text else ():
         minute = minute or {"半": "30", "": "00"}.get(spoken, spoken)
         found.append(hour + "h" + minute)
-        clock = int(hour) * 60 + int(minute)
-        if 14 * 60 + 30 <= clock <= 15 * 60:
-            found.append("c尾盘")
-        elif 9 * 60 + 15 <= clock <= 10 * 60:
-            found.append("c早盘")
+        found += [concept for concept, first, last in _TERM_HOURS if first <= hour.zfill(2) + minute <= last]
     for percent, digits, unit in _TERM_NUMBER.findall(text):
-        spoken = not digits[0].isdigit()
         if percent:
             unit = "%"
-        elif spoken and unit not in _TERM_SPOKEN_UNITS or not unit and len(digits) < 3:
+        elif unit not in _TERM_SPOKEN_UNITS if not digits[0].isdigit() else not unit and len(digits) < 3:
             continue
-        if unit == "成" and "十" not in digits:
-            found.append(_term_number(digits) + "0pct")
-        else:
-            found.append(_term_number(digits) + _TERM_UNITS.get(unit, unit))
+        tenths = unit == "成" and "十" not in digits
+        found.append(_term_number(digits) + ("0pct" if tenths else _TERM_UNITS.get(unit, unit)))
     return found
 
 
@@ -795,10 +734,7 @@ def _term_pieces(text: str) -> list:
     """Latin words and the overlapping two-character pieces of every Chinese run of plain text."""
     found = []
     for run in _TERM_RUN.findall(text):
-        if run[0].isascii():
-            found.append(run)
-        else:
-            found += [run[i:i + 2] for i in range(len(run) - 1)]
+        found += [run] if run.isascii() else map(operator.add, run, run[1:])
     return found
 
 
@@ -812,39 +748,31 @@ def search_terms(text: str) -> list:
     Only letters, digits and Chinese characters, so that FTS5's unicode61 keeps each as one token. A concept is
     'c' and its name: no Latin word and no pair of characters can be mistaken for it.
     """
-    plain = _term_plain(text[:INDEXED_CHARS])
+    plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower()
     return list(dict.fromkeys(_term_concepts(plain)[0] + _term_numbers(plain) + _term_pieces(plain)))
-
-
-def _asking_part(text: str) -> str:
-    """What of a message is the question: all of a short one, else its first, last and asking sentences."""
-    if len(text) <= QUERY_CHARS:
-        return text
-    sentences = [s for s in _TERM_SENTENCE.findall(text) if len(s) > 2]
-    if not sentences:
-        return ""
-    middle = [s for s in sentences[1:-1] if any(mark in s for mark in ASKING)]
-    return "\n".join(sentences[-1:] + sentences[:1] + middle)
 
 
 def query_weights(text: str) -> dict:
     """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject.
 
-    A pasted 100 kB cost no more than two pages: only the ends are looked at, and there the sentences that ask.
+    A pasted 100 kB cost no more than two pages: only the ends are looked at, and there the last, the first and the
+    asking sentences.
     """
     if len(text) > 2 * QUERY_END_CHARS:
         text = text[:QUERY_END_CHARS] + "\n" + text[-QUERY_END_CHARS:]
-    plain = _asking_part(_term_plain(text))
+    plain = unicodedata.normalize("NFKC", text).lower()
+    if len(plain) > QUERY_CHARS:
+        sentences = _TERM_SENTENCE.findall(plain)
+        asking = [sentence for sentence in sentences[1:-1] if any(mark in sentence for mark in ASKING)]
+        plain = "\n".join(sentences[-1:] + sentences[:1] + asking)
     concepts, forms = _term_concepts(plain)
     weights = dict.fromkeys(concepts, 1.0)
     for term in _term_numbers(plain):
         weights.setdefault(term, 1.0 if _is_concept(term) else NUMBER_WEIGHT)
+    said = set(_term_pieces(" ".join(forms)))
     for term in _term_pieces(plain):
         if not _is_stop(term):
-            weights.setdefault(term, 1.0)
-    for term in forms:
-        if term in weights:
-            weights[term] = FORM_WEIGHT
+            weights.setdefault(term, FORM_WEIGHT if term in said and not term.isascii() else 1.0)
     if len(plain) <= DATA_REQUEST_CHARS and any(mark in plain for mark in DATA_REQUESTS):
         weights = {term: weight * DATA_REQUEST_WEIGHT for term, weight in weights.items()}
     return dict(list(weights.items())[:MAX_QUERY_TERMS])
@@ -860,12 +788,15 @@ def match_query(terms: list) -> str:
     return " OR ".join('"%s"' % term.replace('"', '""') for term in terms)
 
 
+def _is_concept(term: str) -> bool:
+    return term[0] == "c" and not term.isascii()
+
+
 def _extract_keywords(text: str) -> list:
     """The first MAX_KEYWORDS two-character pieces of Chinese runs that are no stop terms; [] when there are none."""
-    found: dict = {}
-    for run in _TERM_CHINESE.findall(text[:QUERY_END_CHARS]):
-        found.update((run[i:i + 2], None) for i in range(len(run) - 1) if not _is_stop(run[i:i + 2]))
-    return list(found)[:MAX_KEYWORDS]
+    runs = _TERM_CHINESE.findall(text[:QUERY_END_CHARS])
+    pairs = (pair for run in runs for pair in map(operator.add, run, run[1:]) if not _is_stop(pair))
+    return list(dict.fromkeys(pairs))[:MAX_KEYWORDS]
 
 
 # -- comparing --
@@ -1396,13 +1327,14 @@ def pick_evidence(content: str, messages: list | None) -> list:
 
 
 # ----------------------------------------------------------------------------------------------------------- Scoring
+_EPOCH = datetime(1970, 1, 1)
 _STAMP_END = Pattern(r"(?:[.,](\d{1,9}))? ?(?:[Zz]|([+-])(\d\d):?(\d\d)?)?$")
 
 
 def parse_time(created_at: str):
     """Seconds since 1970 of a time, with T or space, fraction, zone (none is UTC); None when it is no time."""
     try:
-        seconds = datetime.fromisoformat(created_at[:19]).replace(tzinfo=timezone.utc).timestamp()
+        seconds = (datetime.fromisoformat(created_at[:19]) - _EPOCH).total_seconds()
     except (TypeError, ValueError):
         return None
     if len(created_at) <= 19:
@@ -1410,9 +1342,23 @@ def parse_time(created_at: str):
     found = _STAMP_END.match(created_at, 19)
     if not found:
         return None
-    fraction, sign, hours, minutes = found.groups()
-    offset = int(hours or 0) * 3600 + int(minutes or 0) * 60
-    return seconds + float("0." + (fraction or "0")) - (-offset if sign == "-" else offset)
+    fraction, sign, hours, minutes = found.groups("0")
+    offset = int(hours) * 3600 + int(minutes) * 60
+    return seconds + float("0." + fraction) - (-offset if sign == "-" else offset)
+
+
+def need_time(since):
+    """Epoch seconds of a time given as created_at holds it or as a datetime, None for None. Raises MemoryStoreError."""
+    stamp = None if since is None else parse_time(str(since))
+    if since is not None and stamp is None:
+        raise MemoryStoreError("not a time: %r (wanted: YYYY-MM-DD HH:MM:SS)" % (since,))
+    return stamp
+
+
+def expiry(memory_type: str, stamp) -> float:
+    """The last second of a row of this type and time; one whose time cannot be read, or without retention, has no end."""
+    retention = memory_type_of(memory_type).retention
+    return math.inf if retention is None or stamp is None else stamp + retention * DAY_S
 
 
 def in_scope(row_codes: str, query_codes) -> bool:
@@ -1424,39 +1370,14 @@ def decay(half_life_days, age_seconds) -> float:
     """What is left of a weight: 1.0 for a type without half-life and for a row of the future; age None is unknown."""
     if not half_life_days:
         return 1.0
-    days = UNKNOWN_AGE_DAYS if age_seconds is None else age_seconds / 86400.0
+    days = UNKNOWN_AGE_DAYS if age_seconds is None else age_seconds / DAY_S
     return 0.5 ** (max(days, 0.0) / half_life_days)
 
 
 def term_idf(df: dict, total: int) -> dict:
     """{term: 0..1}: how much it says that a row has the term, from the number of rows that have it."""
     n = max(total, SMALL_STORE_ROWS) + 1.0
-    scale = math.log(n)
-    return {term: math.log(n / (count + 0.5)) / scale for term, count in df.items()}
-
-
-def _evidence(rows: list, term_sets: list, weights: dict) -> tuple:
-    """([matched terms of each row], {term: idf times weight}, best evidence that a row without codes could equal)."""
-    wanted = frozenset(weights)
-    matched = [wanted & terms for terms in term_sets]
-    df: dict = {}
-    shared_by_global: set = set()
-    for row, terms in zip(rows, matched):
-        for term in terms:
-            df[term] = df.get(term, 0) + 1
-        if not row["codes"]:
-            shared_by_global |= terms
-    worth = {term: idf * weights[term] for term, idf in term_idf(df, len(rows)).items()}
-    # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
-    best = max((sum([worth[t] for t in terms if t in shared_by_global]) for terms in matched if terms), default=0.0)
-    return matched, worth, best
-
-
-def _keyword_evidence(rows: list, keywords: list) -> list:
-    """Summed idf of the keywords inside each row's content: what lets a keyword alone bring a row."""
-    inside = [[word for word in keywords if word in row["content"]] for row in rows]
-    idf = term_idf({word: sum(word in words for words in inside) for word in keywords}, len(rows))
-    return [sum(idf[word] for word in words) for words in inside]
+    return {term: math.log(n / (count + 0.5), n) for term, count in df.items()}
 
 
 def rank_hits(rows: list, ranks: dict, weights: dict, *, now: float, half_lives: dict, codes=(), keywords=(),
@@ -1471,47 +1392,32 @@ def rank_hits(rows: list, ranks: dict, weights: dict, *, now: float, half_lives:
     largest weight of its pipelines, scaled by its share of the best evidence, times the decay. Keywords confirm; one
     that is no term of the question (a host's own) brings a row when it is rare enough to be evidence by itself.
     """
-    term_sets = [row["_terms"] if row["id"] in ranks else frozenset() for row in rows]
-    matched, worth, best = _evidence(rows, term_sets, weights)
-    gate = max(MIN_EVIDENCE, min(BEST_SHARE * best, ENOUGH_EVIDENCE))
     own = [word for word in keywords if word not in weights]
-    by_keyword = _keyword_evidence(rows, own) if own else [0.0] * len(rows)
-    hits = []
-    for row, terms, words in zip(rows, matched, by_keyword):
-        evidence = sum([worth[term] for term in terms]) if terms else 0.0
-        same = [code for code in codes if code in row["codes"].split(",")] if codes and row["codes"] else []
-        if not same and evidence < gate and words < MIN_EVIDENCE:
+    held = [[word for word in own if word in row["content"]] for row in rows] if own else [[]] * len(rows)
+    matched = [row["_terms"].intersection(weights) if row["id"] in ranks else () for row in rows]
+    df, own_df = (collections.Counter(itertools.chain.from_iterable(terms)) for terms in (matched, held))
+    worth = {term: idf * weights[term] for term, idf in term_idf(df, len(rows)).items()}
+    own_worth = term_idf(own_df, len(rows))
+    # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
+    general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
+    best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
+    gate, hits = max(MIN_EVIDENCE, min(BEST_SHARE * best, ENOUGH_EVIDENCE)), []
+    for row, terms, words in zip(rows, matched, held):
+        evidence, rare = sum([worth[term] for term in terms]), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
+        same = [code for code in codes if code in row["codes"].split(",")] if row["codes"] else []
+        if not same and evidence < gate and not rare:
             continue
         share = min(evidence / best, 1.0) if best else float(evidence > 0)
-        scores = [KEYWORD_WEIGHT if words >= MIN_EVIDENCE else 0.0]
-        if evidence >= gate:
-            scores.append(TERMS_WEIGHT * share)
-        if same:  # at least TERMS_WEIGHT: a stock's own row comes before the general rules of its age
-            scores.append(TERMS_WEIGHT + (CODE_WEIGHT - TERMS_WEIGHT) * share)
-        moment = row["_time"]
-        left = decay(half_lives.get(row["memory_type"]), None if moment is None else now - moment)
+        # At least TERMS_WEIGHT for the stock: its own row comes before the general rules of its age.
+        score = max(KEYWORD_WEIGHT * rare, TERMS_WEIGHT * share * (evidence >= gate),
+                    (TERMS_WEIGHT + (CODE_WEIGHT - TERMS_WEIGHT) * share) * bool(same))
+        age = None if row["_time"] is None else now - row["_time"]
         said = sorted(terms, key=lambda term: (-worth[term], term))
-        hits.append(dict(row, _score=max(scores) * left, _evidence=evidence, _pipelines={
+        hits.append(dict(row, _score=score * decay(half_lives.get(row["memory_type"]), age), _evidence=evidence, _pipelines={
             "terms": list(dict.fromkeys(term[1:] if _is_concept(term) else term for term in said)), "code": same,
             "keyword": [word for word in keywords if word in row["content"]]}))
     hits.sort(key=lambda hit: (-hit["_score"], -hit["_evidence"], ranks.get(hit["id"], 0.0), -(hit["_time"] or 0.0), -hit["id"]))
     return hits[:max(limit, 0)]
-
-
-def need_time(since):
-    """Epoch seconds of a time given as created_at holds it or as a datetime, None for None. Raises MemoryStoreError."""
-    if since is None:
-        return None
-    stamp = parse_time(str(since))
-    if stamp is None:
-        raise MemoryStoreError("not a time: %r (wanted: YYYY-MM-DD HH:MM:SS)" % (since,))
-    return stamp
-
-
-def expiry(memory_type: str, stamp) -> float:
-    """The last second of a row of this type and time; one whose time cannot be read, or without retention, has no end."""
-    retention = memory_type_of(memory_type).retention
-    return math.inf if retention is None or stamp is None else stamp + retention * DAY_S
 
 
 # ------------------------------------------------------------------------------------------------------- Stock names
@@ -1954,7 +1860,9 @@ class MemoryStore:
         for item in list(self._connections):
             thread, conn, pid = item
             # One that came over a fork is the parent's. It stays in the list: letting go of it would close it.
-            if pid == os.getpid() and (thread is threading.current_thread() or not thread.is_alive()):
+            # At the interpreter's end the main thread counts as ended, and a late thread must not close its connection.
+            ended = not thread.is_alive() and thread is not threading.main_thread()
+            if pid == os.getpid() and (thread is threading.current_thread() or ended):
                 with contextlib.suppress(ValueError):  # another thread was faster
                     self._connections.remove(item)
                     conn.close()
@@ -3131,13 +3039,14 @@ def _has_tool_call(message) -> bool:
 def dialogue_turns(messages) -> list:
     """What a model reads of a conversation: the last 40 turns with text, as {role, content, position}, one line each.
 
-    System messages and recalled memories are no part of it, tool results end after 200 characters, secrets are masked.
+    System messages and recalled memories are left out, tool results end after 200 characters, secrets are masked.
     """
     turns = []
     for position, message in reversed(list(enumerate(messages))):
         role = str(message.get("role") or "") if isinstance(message, dict) else ""
         if role and role not in ("system", "developer") and len(turns) < SUMMARY_LINES:
-            content = neutral(safe_line(own_text(message)))[:TOOL_RESULT_CHARS if role in ("tool", "function") else None]
+            limit = TOOL_RESULT_CHARS if role in ("tool", "function") else None
+            content = neutral(safe_line(own_text(message)))[:limit]
             if content:
                 role = re.sub(r"\W", "", role)[:20] or "other"
                 turns.append({"role": role, "content": content, "position": position})
@@ -3169,7 +3078,7 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
 
 
 def _verdict(store, provider, row: dict) -> tuple:
-    """('new' | 'duplicate' | 'supersede', id) of a row to save. Raises ModelError or ReplyError when no model says it."""
+    """('new' | 'duplicate' | 'supersede', id) of a row to save. Raises ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
     duplicate = find_duplicate(content, rows)
     if duplicate is not None or not rows:
@@ -3191,7 +3100,7 @@ def _verdict(store, provider, row: dict) -> tuple:
 
 
 def _decide(items, turns, source_ref: str, extractor: str, confidence: float, verdict) -> list:
-    """(row, verdict, id) of each extracted line, by verdict(row, ...). Models are asked here, before anything is written."""
+    """(row, verdict, id) of each extracted line, by verdict(row, ...). Models are asked here, before any write."""
     decided = []
     for memory_type, raw, *sure in items:
         content, reason = safe_line(raw), reject_reason(raw, memory_type=memory_type, messages=turns)
@@ -3274,7 +3183,7 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
 
 
 def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
-    """(entry, '') of a conversation that is worth a look and was not judged yet, else (None, why), '' for a full queue."""
+    """(entry, '') of a conversation worth a look and not judged yet, else (None, why), '' for a full queue."""
     messages = list(messages or [])
     if provider is None:
         return None, "没有配置模型"
@@ -3291,9 +3200,9 @@ def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
 
 
 def summarize(messages, provider, *, session_id: str = "", store=None) -> dict:
-    """What came of a conversation, {stored, duplicates, refused, pending}, or {skipped: why} when there is nothing to do.
+    """What came of a conversation, {stored, duplicates, refused, pending}, or {skipped: why} when nothing is to do.
 
-    The same as save_session_summary, for a caller that waits: ModelError and ReplyError are raised, and it stays pending.
+    As save_session_summary, for a caller that waits: ModelError and ReplyError are raised, and it stays pending.
     """
     store = store or _default
     entry, why = _enqueue(store, messages, provider, session_id)
@@ -3303,7 +3212,7 @@ def summarize(messages, provider, *, session_id: str = "", store=None) -> dict:
 
 
 def save_session_summary(messages, provider, *, session_id: str = "", skip_layers: bool = False, store=None) -> None:
-    """Distil what the user decided in a conversation into memories. Never raises: what fails is logged and stays pending.
+    """Distil what the user decided in a conversation. Never raises: what fails is logged and stays pending.
 
     Nothing happens below four messages, without a tool call, without a provider, or when the conversation was judged
     before, in whatever session.
@@ -3391,7 +3300,8 @@ def refresh_memory_layers(provider, *, store=None) -> int:
         if note is None:
             return 0
         text = "\n".join("#%d [%s] %s" % (a["id"], a["memory_type"], neutral(a["content"])) for a in reversed(atoms))
-        items = parse_layers(ask_model(provider, text, LAYER_PROMPT.format(limit=MAX_PER_LAYER, examples=PROMPT_EXAMPLES)))
+        prompt = LAYER_PROMPT.format(limit=MAX_PER_LAYER, examples=PROMPT_EXAMPLES)
+        items = parse_layers(ask_model(provider, text, prompt))
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
                 "source_hash": _hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
@@ -3402,7 +3312,7 @@ def refresh_memory_layers(provider, *, store=None) -> int:
 
 
 def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
-    """What rules alone take from a conversation: {stored: [id], duplicates: [id], refused: [row], candidates: [text]}."""
+    """What rules alone take: {stored: [id], duplicates: [id], refused: [row], candidates: [text]}."""
     store, turns = store or _default, dialogue_turns(messages)
     source_ref = "chat_log:" + safe_line(session_id) if session_id else ""
     outcome = _write(store, _decide(extract_offline(messages), turns, source_ref, "offline_rules", OFFLINE_CONFIDENCE,
@@ -3430,13 +3340,13 @@ def _archive_thread(pid: int):
 
 
 def _ask_archives(question):
-    """A function that gives the answer, [] when it is not there in time: a slow archive costs its line, never the turn."""
+    """A function that gives the answer, [] when it is late: a slow archive costs its line, never the turn."""
     def collect() -> list:
         try:
             return answers.get(timeout=ARCHIVE_DEADLINE_S)
         except queue.Empty:
             _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
-            _archive_thread.cache_clear()  # it hangs, on a dead network drive or a pipe: the next question gets another
+            _archive_thread.cache_clear()  # it hangs on a dead drive or a pipe: the next question gets another
             return []
     answers = queue.SimpleQueue()
     try:
@@ -3474,7 +3384,7 @@ def recall(user_message: str, *, store=None) -> dict:
 
 
 def memory_line(row: dict, limit: int, note: bool) -> str:
-    """`- [type] content`, the content at most `limit` characters, its end marked with how to read it whole when cut."""
+    """`- [type] content`, the content at most `limit` characters; a cut one ends with how to read it whole."""
     content, tail = shown(row["content"]), ""
     if len(content) > limit:
         mark = CUT_MARK.format(id=row["id"])
@@ -3498,12 +3408,12 @@ def _common_limit(lengths: list, room: int) -> int:
 def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dict:
     """{section: lines} of the first rows of each section, with the headings at most so many characters in all.
 
-    It is cut from the end. A heading never stands alone, and an archive's reference is never cut. The profile may take
-    half when anything else was recalled: six long preferences are shortened, and do not push out the rule asked for.
+    It is cut from the end. A heading never stands alone, a reference is never cut through. The profile may take half
+    when anything else was recalled: six long preferences are shortened, and do not push out the rule asked for.
     """
     budget, profile, laid = max_total_chars - len(CONTEXT_INTRO) - 1, found["profile"], {}
-    others = found["playbook"] or found["history"] or found["archive"]
-    room = (max_total_chars // 2 if others else budget) - len(SECTIONS["profile"]) - 1
+    alone = not (found["playbook"] or found["history"] or found["archive"])
+    room = (budget if alone else max_total_chars // 2) - len(SECTIONS["profile"]) - 1
     room -= sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile)
     shortened = max(MIN_LINE_CHARS, _common_limit([len(shown(row["content"])) for row in profile], room))
     for section, heading in SECTIONS.items():
@@ -3533,14 +3443,14 @@ def build_memory_context(user_message: str, *, max_chars_per_memory: int = MAX_M
 
 def explain_context(user_message: str, *, store=None, max_chars_per_memory: int = MAX_MEMORY_LINE_CHARS,
                     max_total_chars: int = MAX_CONTEXT_CHARS) -> list:
-    """Every line that build_memory_context injects, then every row it leaves out, as {id, section, score, why, content}.
+    """Every line of build_memory_context, then every row it leaves out, as {id, section, score, why, content}.
 
-    section is '' for what is left out; then why says the reason, else the terms, codes and keywords that found the row.
+    section is '' for what is left out; then why is the reason, else the terms, codes and keywords that found the row.
     A pinned row and an archive's line have no score.
     """
     store, codes = store or _default, resolve_stock_codes(safe_line(user_message))
     found, out = recall(user_message, store=store), []
-    left_out, known = [(hit, "limit") for hit in found["limit"]], {row["id"] for rows in found.values() for row in rows}
+    left_out, known = [(hit, "limit") for hit in found["limit"]], {r["id"] for rows in found.values() for r in rows}
     for section, lines in lay_out(found, max_chars_per_memory, max_total_chars).items():
         for row, line in zip(found[section], lines):
             why = "；".join("%s %s" % (PIPELINE_WORDS[name], " ".join(words))
@@ -3554,12 +3464,12 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
                 scope = "weak" if in_scope(row["codes"], codes) else "scope" if codes else "no_code"
                 state = store.row_state(row)
                 left_out.append((row, scope if state == "live" else state))
-    return out + [{"id": row["id"], "section": "", "score": None, "why": REASON_WORDS[reason], "content": row["content"]}
-                  for row, reason in left_out]
+    return out + [{"id": row["id"], "section": "", "score": None, "why": REASON_WORDS[reason],
+                   "content": row["content"]} for row, reason in left_out]
 
 
 def prepend_memory_context(user_text: str, memory_context: str) -> str:
-    """The message to send: the block of memories, then the user's text in a wrapper of its own; alone without a block."""
+    """The message to send: the block of memories, then the text in a wrapper of its own; the text without a block."""
     if not memory_context:
         return user_text
     return "%s\n\n%s\n%s\n%s" % (memory_context, MESSAGE_OPEN, neutral(user_text), MESSAGE_CLOSE)
@@ -3569,8 +3479,8 @@ def _with_context(content, memory_context: str):
     """Content with the block in front; content in parts keeps its parts."""
     if not isinstance(content, list):
         return prepend_memory_context(content if isinstance(content, str) else "", memory_context)
-    parts = [dict(part, text=neutral(part["text"])) if isinstance(part, dict) and isinstance(part.get("text"), str) else part
-             for part in content]
+    parts = [dict(part, text=neutral(part["text"])) if isinstance(part, dict) and isinstance(part.get("text"), str)
+             else part for part in content]
     return ([{"type": "text", "text": "%s\n\n%s\n" % (memory_context, MESSAGE_OPEN)}] + parts
             + [{"type": "text", "text": "\n" + MESSAGE_CLOSE}])
 
@@ -3578,21 +3488,22 @@ def _with_context(content, memory_context: str):
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn that now carries its `_memory_context` in front of its content, -1 when none does.
 
-    The turn's own content is kept in `_raw_content`; restore_turn_user_message puts it back. A second call changes nothing.
+    Its own content is kept in `_raw_content`; restore_turn_user_message puts it back. A second call changes nothing.
     """
-    index = max((i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"), default=-1)
-    turn = messages[index] if index >= 0 else {}
+    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"]
+    turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")
     if memory_context and "_raw_content" not in turn:
         turn["_raw_content"] = turn.get("content")
         turn["content"] = _with_context(turn["_raw_content"], memory_context)
-    return index if "_raw_content" in turn else -1
+    return users[-1] if "_raw_content" in turn else -1
 
 
 def restore_turn_user_message(messages, turn_index: int) -> None:
     """Give the turn that prepare_turn_memory_context named its own content back; any other index changes nothing."""
-    if 0 <= turn_index < len(messages) and isinstance(messages[turn_index], dict) and "_raw_content" in messages[turn_index]:
-        messages[turn_index]["content"] = messages[turn_index].pop("_raw_content")
+    turn = messages[turn_index] if 0 <= turn_index < len(messages) else {}
+    if isinstance(turn, dict) and "_raw_content" in turn:
+        turn["content"] = turn.pop("_raw_content")
 
 
 @contextlib.contextmanager
@@ -3653,7 +3564,8 @@ def _trace_text(trace: dict) -> str:
              for atom in trace["sources"]]
     before, after = ([(_brief(other), ()) for other in trace[key]] for key in ("supersedes", "superseded_by"))
     parts = [("依据", quotes(trace)), ("聊天记录", talk), ("归纳自", atoms), ("取代了", before), ("已被取代，依次是", after)]
-    return safe_line(_brief(row)) + _tree([(" · ".join(filter(None, facts)), ())] + [part for part in parts if part[1]])
+    branches = [(" · ".join(filter(None, facts)), ())] + [part for part in parts if part[1]]
+    return safe_line(_brief(row)) + _tree(branches)
 
 
 def _search(store, query: str, limit: int = HYBRID_LIMIT) -> list:
@@ -3713,7 +3625,8 @@ def _mcp_add(store, memory_type, content):
     reason = reject_reason(content, memory_type=memory_type) if allowed else "类型应为 preference 或 decision"
     if reason:
         raise MemoryStoreError("没有保存：" + reason)
-    return {"id": store.save_memory(memory_type, content, resolve_stock_codes(content), metadata={"extractor": "mcp"})}
+    codes = resolve_stock_codes(content)
+    return {"id": store.save_memory(memory_type, content, codes, metadata={"extractor": "mcp"})}
 
 
 # name: (function, description, properties, required, writes)
@@ -3771,7 +3684,8 @@ def _mcp_call(store, tool, arguments):
         return -32602, "unknown tool, or arguments that are no object"
     run, _, properties, required, _ = tool
     kinds = {key: int if about["type"] == "integer" else str for key, about in properties.items()}
-    wrong = [key for key in {**dict.fromkeys(required), **arguments} if type(arguments.get(key)) is not kinds.get(key)]
+    wrong = [key for key in {**dict.fromkeys(required), **arguments}
+             if type(arguments.get(key)) is not kinds.get(key)]
     try:
         answer = {"error": "缺少或不对的参数：" + "、".join(wrong)} if wrong else run(store, **arguments)
     except COMMAND_ERRORS as error:
@@ -3781,8 +3695,8 @@ def _mcp_call(store, tool, arguments):
 
 
 # -- verbs --
-# Each reads its arguments, calls one public function and returns what came: rows and the columns of the table, or a dict
-# and its sentence, a pattern or a function of it; and True as third when something failed.
+# Each reads its arguments, calls one public function and returns what came: rows and the columns of the table, or a
+# dict and its sentence, as a pattern or as a function of it; and True as third when something failed.
 
 
 def _cmd_list(store, args):
@@ -3938,7 +3852,8 @@ VERBS = (
         _arg("--type", choices=list(MEMORY_TYPES)), _arg("--level", choices=("L1", "L2", "L3")),
         _arg("--since", type=_since, metavar="时间", help="7d、12h 或 2026-11-01"),
         _arg("--all", action="store_true", help="也列出已被取代的、过期的和标记"), _NUMBER)),
-    ("search", lambda store, args: (_search(store, args.text, args.number), "id memory_type codes date score content"),
+    ("search", lambda store, args: (_search(store, args.text, args.number),
+                                    "id memory_type codes date score content"),
      "查找记忆", "search 尾盘", (_TEXT, _NUMBER)),
     ("recall", _cmd_recall, "这句话会带上哪些记忆", "recall --explain 快收盘了，比亚迪能不能进？", (
         _TEXT, _arg("--explain", action="store_true", help="也显示依据，和没有带上的与原因"))),
@@ -3965,13 +3880,14 @@ VERBS = (
     ("stocks", _cmd_stocks, "股票名单；文字识别成哪些股票、为什么", "stocks 中国平安银行怎么看", (
         _arg("text", metavar="文字", nargs="*"), _arg("--import", dest="source", metavar="文件", help="CSV 或 JSON 名单"))),
     ("doctor", _cmd_doctor, "检查", "doctor --fix", (_arg("--fix", action="store_true", help="修复权限、检索词和索引"),)),
-    ("mcp", _cmd_mcp, "作为 MCP 服务器（标准输入输出）", "mcp", (_arg("--allow-write", action="store_true", help="允许 add_memory"),)),
+    ("mcp", _cmd_mcp, "作为 MCP 服务器（标准输入输出）", "mcp", (
+        _arg("--allow-write", action="store_true", help="允许 add_memory"),)),
     ("demo", _cmd_demo, "在临时目录里演示全过程", "demo", ()),
 )
 
 
 def _parse(argv):
-    """The arguments. Only the parser of the verb that is there is built: all of them take longer than most commands."""
+    """The arguments. Only the parser of the verb that is there is built: all of them take longer than most verbs."""
     import argparse
     at = 0
     while at < len(argv) and argv[at].startswith(("--home", "--format")):

@@ -2737,7 +2737,6 @@ class TestExportAndImport:
         assert [row["id"] for row in json.loads(run("--home", there, "--format", "json")[1])] == [3, 2]
         assert "（已删除）急跌不接" in run("trace", "3", "--home", there)[1]
 
-    @pytest.mark.xfail(strict=True, reason="import reads the JSON text of metadata as a line of prose")
     def test_metadata_is_imported_to_the_letter(self, run, tmp_path):
         meta = {"note": "两个  空格", "evidence": [self.QUOTE]}
         memory.save_memory("preference", "尾盘才买", metadata=meta)
@@ -2845,7 +2844,6 @@ class TestDoctor:
             code, _, err = run(*words)
             assert code == 1 and "wyckoff.db" in err and "Traceback" not in err
 
-    @pytest.mark.xfail(sys.version_info >= (3, 13), strict=True, reason="_connect_read_only leaves a connection open")
     def test_an_export_of_what_is_no_database_says_so_in_one_line(self, home):
         home.mkdir()
         (home / "wyckoff.db").write_bytes(b"no database" * 300)
