@@ -1775,7 +1775,6 @@ class TestOnlyAnExplicitMarkIsSure:
         assert offline("我只买沪市主板", "这条要记住") == [("preference", "只买沪市主板", True)]
         assert offline("我只买沪市主板", "好的", "这条要记住") == [("preference", "只买沪市主板", False)]
 
-    @pytest.mark.xfail(strict=True, reason="clauses are no longer split at line breaks")
     def test_a_heading_marks_every_line_below_it(self):
         assert offline("我的规矩：\n1. 不追涨停\n2、单票不超过一成") == [("preference", "不追涨停", True), ("preference", "单票不超过一成", True)]
 
@@ -1880,7 +1879,6 @@ class TestOnlyTheUserIsRead:
         parts = [{"type": "image_url"}, {"type": "text", "text": "我从不追高"}]
         assert memory.extract_offline([{"role": "user", "content": parts}]) == [("preference", "从不追高", True)]
 
-    @pytest.mark.xfail(strict=True, reason="clauses are no longer split at line breaks")
     def test_a_candidate_is_one_line_of_bounded_length(self):
         assert offline("我从不买" + "垃圾" * 120) == []
         assert all("\n" not in item[1] and len(item[1]) <= 200 for item in offline("我从不\n追高\n我一律不打板"))
@@ -1948,7 +1946,7 @@ class TestDialogue:
 
 
 class TestStoring:
-    @pytest.mark.xfail(strict=True, reason="a turn that only names the stock is quoted as evidence")
+
     def test_evidence_source_and_codes_are_kept(self):
         memory.save_session_summary(talk("看下宁德时代", "宁德时代跌破10日线我就减仓，以后都这样"),
                                     Script("[决策] 宁德时代跌破10日线就减仓"), session_id="s7")
