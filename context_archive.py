@@ -178,9 +178,9 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # ---- Secrets and JSON (pure) ---------------------------------------------------------------------------------------
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
-_HINTS = (b"sk- key token secret passw passphrase passcode pwd bearer authorization cookie credential "
+_HINTS = (b"sk- key hook token secret passw passphrase passcode pwd bearer authorization cookie credential "
           b"ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ akia asia xox eyj aiza").split()
-_HINT_CHARS = "密钥令授"
+_HINT_CHARS = "密钥令授账帐"
 _LONG_ASCII_NUMBER = Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 _SECRET_NAME = (r"(?:(?:api|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|passphrase|passcode|pwd|authorization|cookie|密码|口令|密钥|秘钥|令牌|授权码|(?P<count>token))")
@@ -190,13 +190,15 @@ _SECRET = Pattern(r"""(?xa)
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}
+  | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,}
+  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password nothing, then the value.
 _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r""")
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
       | \s{0,2}(?:就是|(?:改|设)[成为]了?|是|为)[:\s]{0,3}
-      | (?:(?<=[码令])\s{0,2} | (?<=[dDeE])\s{1,2}[iI][sS]\s{1,2}) (?=[!-~]{0,40}[0-9])(?=[!-~]{4}) )
+      | (?:(?<=[码令])\s{0,2} | (?<=[dDeE])\s{1,2}[iI][sS]\s{1,2}) (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4}) )
     \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
 """)
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
@@ -210,7 +212,7 @@ _NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
 _CARD_WORD = Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")
 _AMOUNT_BEFORE = Pattern(r"[额量值价盈亏¥￥$]\s{0,2}[:=为是约]?\s{0,2}\Z")
 _ORDER_BEFORE = Pattern(r"(?:号|id)\W{0,3}\Z")
-_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}|\s?(?:元|股|手(?!机)|万|亿)")
+_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:元|股|手(?!机)|万|亿)")
 
 
 def _hints(text: str) -> tuple:

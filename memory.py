@@ -646,9 +646,11 @@ def shown(text: str) -> str:
 
 
 def own_text(message: dict) -> str:
-    """The words of a turn itself: its raw content, without recalled memories and their wrappers."""
+    """The words of a turn itself: its raw content, for a user's turn without recalled memories and their wrappers."""
     raw = message.get("_raw_content")
     text = context_archive.message_text(message if raw is None else dict(message, content=raw))
+    if message.get("role") != "user":  # what a tool or the assistant wraps like a memory is theirs, and judged as such
+        return text
     while CONTEXT_OPEN in text:
         before, _, rest = text.partition(CONTEXT_OPEN)
         closed = CONTEXT_CLOSE in rest
@@ -1062,8 +1064,9 @@ def same_subject(old: str, new: str) -> bool:
 # Patterns are matched against the plain spelling of a text. In them … is a gap inside one clause.
 _SPEECH_PHRASES = {
     "…": "[^,。]{0,10}", "<ROLE>": "(?:user|human|assistant|system|tool)",
-    "<DAY>": r"(?:[今昨明][天日早晚年]|[上下]午|刚|目前|当[前下]|[现正]在|近[期来几\d]|最近|[这本上下][两几\d]?个?[天周波次轮里月]|连续\d+[天日]|截至)",
-    "<TRADE>": "(?:买|卖|[加减清建补]仓|加码|[撤挂下]单|止盈|割肉|[换调][成到]|抛|[出清]掉|接回)"}
+    "<DAY>": r"(?:[今昨明][天日早晚年]|大?前[天日](?![的]?[高低])|[上下]午|刚|目前|当[前下]|[现正]在|近[期来几\d]|最近|[这本上下][两几\d]?个?[天周波次轮里月]|连续\d+[天日]|截至)",
+    "<TRADE>": "(?:买|卖|[加减清建补]仓|加码|[撤挂下]单|止盈|割肉|[换调][成到]|抛|[出清]掉|接回|申购|认购)",
+    "<LOT>": r"(?:[一二两三四五六七八九十百千\d]+(?:手|股(?!票)|万|份))"}
 
 
 def _speech_pattern(text, phrases=_SPEECH_PHRASES):
@@ -1075,10 +1078,10 @@ def _speech_pattern(text, phrases=_SPEECH_PHRASES):
 # -- the boundary --
 # What makes a sentence a rule, a habit or a reasoned decision. It may contain the words of today as a condition.
 _SPEECH_RULE = (
-    "如果|若|一旦|只要|遇到|凡是|每|除非|就(?!是)|(?<!刚)才(?!刚|开始)|则|(?<![当同暂及小实耗超])时(?![间段候分点刻代机]|$)|从[不来]|绝|永|一律|必须|只[做买卖看在用选碰拿挂加要能配"
+    "如果|若|一旦|只要|遇到|凡是|每(?!盎司|股|吨|克|桶|手(?:盈|亏|赚))|除非|就(?!是)|(?<!刚)才(?!刚|开始)|则|(?<![当同暂及小实耗超])时(?![间段候分点刻代机]|$)|从[不来]|绝|永|一律|必须|只[做买卖看在用选碰拿挂加要能配"
     "留接]|(?<![差次])不(?![错好佳足大明断清知确利振行及是太稳同少]|打算|准备|可用)|观望(?!中)|回避|避[免开]|(?<![特个])别|剔除|排除|过滤|黑名单|的(?:票|股票?|个股|标的|公司|"
-    "品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|因为|所以|由于|原因|失效|宁可|无条件|先|[不少]于|[不低超高]过|[小大]于|以[内上下]|[入出仓单]前|[最至][多少]|上限|控制|"
-    "(?<![涨跌])停(?![牌滞])|休息|放弃|纪律|原则|剧本|优先|习惯|喜欢|偏好|讨厌|厌恶|一般(?!$)|通常|风格|倾向|坚持|总[在是]|经常|天天|次日|比…更|统一|允许|接受|改为|教训|"
+    "品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|因为|所以|由于|原因|失效|宁可|无条件|先|[不少]于|[不低高]过|超过(?!\\d+[多余]?(?:[只家亿点]|个股))|[小大]于|以[内上下]|[入出仓单]前|[最至顶][多少]|仅(?!有)|只要|一[天日周月]一|上限|控制|"
+    "(?<![涨跌])停(?![牌滞])|休息|放弃|纪律|原则|剧本|优先|习惯|喜欢|偏[好爱]|青睐|钟爱|信奉|采用|侧重|主攻|策略|讨厌|厌恶|一般(?!$)|通常|风格|倾向|坚持|总[在是]|经常|天天|次日|比…更|统一|允许|接受|改为|教训|"
     "^(?:回答|分析|报告|输出)|%…(?:止[损盈]|减|卖|清|离场|加|补|停|半)")
 # The bare end of a clause that says what to do is enough beside a state, but not beside an order of the day.
 _SPEECH_ACT = _SPEECH_RULE + (
@@ -1086,18 +1089,24 @@ _SPEECH_ACT = _SPEECH_RULE + (
     r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|保留|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|是(?!否)|看(?![好空多淡涨跌]))")
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
-    ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|问(?![清题])|想(?:知道|了解|问)|好奇)|疑[惑问]"),
+    ("持仓、成本或盈亏", "(?!)", r"^(?:用户|我)?(?:<DAY>|眼下|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
+    ("一次性操作", "(?!)", "<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|本)[次笔单把]…(?:持有|拿|留)[到着]"),
+    ("工具过程", "(?!)", "^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源|akshare|tushare|[a-z]+_[a-z_]+)…(?:[查询用取读拉抓算试]了|已[重改切恢]|返回|"
+     "失败|超时|报错|被拒|[未没][找查取]到|[取查连]不[到上]|无法|中断|限流)"),
+    ("是提问，不是规则", "[先就再前]|不管|无论|取决|根据|判断|确认|检查|自己", "(?:要不要|能不能|该不该|可不可以|值不值得|好不好|行不行|会不会|是不是)"),
+    ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|问(?![清题])|想(?:知道|了解|问|弄|搞|明白)|好奇)|疑[惑问]"),
     ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|^(?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
-     "股[票市]|炒股|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,)+$"),
+     "股[票市]|炒股|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,"
+     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
     ("一次性操作", "(?!)", "<DAY>…(?:清|割|<TRADE>).{0,2}了(?!解)|(?:这一?|本)[次笔]…<TRADE>"),
-    ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|持仓|手[里上中]|还[剩有]|成本|均价|被?套[牢了\d]|浮盈|亏|赚|盈利|收益|仓位[偏较已打]|资产|资金…\d[\d.]*[万元亿]|余额|"
+    ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|^(?:用户|我)(?:手[里上]|[还仍只]){0,2}持有(?![期时])|持仓|手[里上中]|还[剩有]|成本|均价|被?套[牢了\d]|浮盈|亏|赚|盈利|收益|仓位[偏较已打]|资产|资金…\d[\d.]*[万元亿]|余额|"
      r"市值|账户|场内|^(?:用户)?(?:已经?|仍|整体)?[\d满空半轻重%]+仓|<DAY>…(?<![加减清建补])仓"),
-    ("一次性操作", _SPEECH_RULE, "(?:<DAY>|周[一二三四五]|打算|准备|计划|决定|想|已经?)…(?<!开始)<TRADE>|[买卖补加减清]了|(?:^|[今明].)请?[帮替给为](?:用户|"
+    ("一次性操作", _SPEECH_RULE, "(?:<DAY>|周[一二三四五]|打算|准备|计划|决定|想|已经?)…(?<!开始)<TRADE>|[买卖补加减清]了|[买卖补加减清建追抛割][入出进仓掉]?<LOT>|把…[单托]…[改挂撤调移]|(?:^|[今明].)请?[帮替给为](?:用户|"
      "我)(?!的)|(?:要求|让助?手?)(?:生成|查|出具|导出|列出|分析|对比|推荐|画|把|加入)|自选|[看查算]一下|提醒|(?<!自)已(?!知)|撤掉|新买|了(?!解|结)"),
     ("工具过程", _SPEECH_ACT, "接口|工具|api|数据|行情源|服务器|网络|连接|缓存|share|脚本|回测|查询|加载|^(?:助手|模型|系统|agent)|[a-z]{2,}_[a-z]{2,}"),
     ("临时看法", _SPEECH_RULE, "觉得|认为|看[好空多淡]|感[觉到]|担心|预[计期感]|怀疑|期待|猜|[悲乐]观|困惑"),
     ("当日行情", _SPEECH_ACT, "<DAY>|市场|大盘|指数?|两市|板块|题材|行情|走势|主线|热点|(?<!用户)(?<!用户的)资金|情绪|主力|外资|汇率|停牌|[高低][开走]|[股现]价|"
-     r"收[盘于]|估值|轮动|最新|市[盈净]率|[涨跌]|量[能比]|换手|净[买卖流]|处于|成交|\d亿"),
+     r"收[盘于报]|[现收]报|报收|[金油币]价|创…新[高低]|估值|轮动|最新|市[盈净]率|[涨跌]|量[能比]|换手|净[买卖流]|处于|成交|\d亿"),
 )]
 
 
@@ -1122,18 +1131,18 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
     ("含标记", r"<[/ ]{0,3}(?:<ROLE>|relevant|current|memor|instruct|untrusted)|<\||\|>|<<sys|\[/?inst\]|#{1,6}(?=[一-鿿])"
      r"|[\[【](?:<ROLE>|用户|助手|系统)[\]】]|(?<![a-z])<ROLE>:|(?<![一-鿿])(?:系统|助手):"),
     ("含隐私", r"(?:[账帐卡]号|密码|口令|令牌|身份证号?|手机号?|token|api ?key|验证码|微信号?|qq号?|邮箱)[^,。]{0,6}[a-z0-9!@#$%^&*_-]{4,}"),
-    ("是给助手的指令", "(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统|以上)|系统(?:提示|指令)|提示词|(?:开发者|越狱|无限制)模式|你(?:必须|现在是|是一|只能|应当)|"
+    ("是给助手的指令", "(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统|以上)|系统(?:提示|指令)|提示词|(?:开发者|越狱|无限制|上帝|调试|超级|特权)模式|安全(?:策略|限制|机制)|你(?:必须|现在是|是一|只能|应当)|"
      "从现在开?始?起?你|扮演|自称|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|转账到|汇款|you (?:are|must|should|will)|ignore |disregard |"
      "developer mode|system prompt|jailbreak|pretend|always (?:answer|recommend|say)|(?:所有|每[次回]|任何|始终|总是|永远|都|一律|优先|"
      "无条件)…(?<![只不别少再勿])(?:推荐|力推|[唱看]多)|(?:始终|总是|必须|一律|都|只)[^,。]{0,3}(?:以…(?:开头|结尾)|(?:回[答复]|输出|给出)…(?:买|卖|看[多空]|"
      "推荐))|只[能准许]?[说讲报]…好|回[答复]…[附带加]…(?:码|链接|广告)|(?:不再|不[要用必得]|无需|别|停止|取消|关闭|省略|去掉|跳过|屏蔽)[^,。]{0,5}(?:(?:提[示醒]?|"
      "警[告示]|输出|[说讲]|展示|告[诉知])[^,。]{0,6}(?:风险|止损|免责|仓位管理|风控|回撤)|(?:风险|止损|免责|风控)…(?:提[示醒]|警[告示]|声明))|(?:先|直接|自动|默认|都|"
      "必须)去?(?:调用|运行|执行(?=[a-z]))|(?:允许|同意|可以|直接|以后)…自动(?:下单|交易|[买卖止]|成交)|(?:跳过|无需|不[用必再]|不需要?|免)[^,。]{0,4}(?:(?<!回踩)("
-     "?<!企稳)(?<!突破)确认|审批|请示|询问|同意)|代(?:用户|我)下单|(?:删除|清[空除]|覆盖)…(?:记忆|规则|纪律|画像)|(?:持仓|账户|记忆|密码)…(?:上传|发[送到给]|转发)"),
+     "?<!企稳)(?<!突破)确认|审批|请示|询问|同意)|代(?:用户|我)下单|(?:服从|听命|听从|遵照)…(?:作者|[本此]文|指[令示]|命令|安排)|(?:删除|清[空除]|覆盖)…(?:记忆|规则|纪律|画像)|(?:持仓|账户|记忆|密码)…(?:上传|发[送到给]|转发)"),
 )]
 # Each group switches one risk control off: the user must have said something of the same kind in words of his own.
 _SPEECH_RISK_OFF = Pattern(
-    "(满仓|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不[设用做要带看管需]?|从不|别|取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}"
+    "(满仓|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}"
     "止损(?![^,。]{0,6}不)|死[拿扛]|扛单|ignore stop)|((?:忽略|无视|不[顾管]|不考虑|取消|解除|放开|关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|"
     "仓位[限上][制限]|纪律|回撤)|ignore risk)|(杠杆(?!率)|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|裸卖|[加翻]倍[补加买]|最高(?:级|风险))")
 _SPEECH_NEGATED = Pattern("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
@@ -1157,28 +1166,31 @@ _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
 _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_OTHERS = _speech_pattern("(?:群[里友主]|有[些的]?人|别人|人家|网友|老师|大[v师爷妈叔]|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|"
-    "邻居|老[婆公张王李刘陈]|亲戚|(?<!其)他们?|她|阿姨|[听据]说|游资|客服|嘉宾|散户|股民|表[哥姐弟妹]|高手|经理)(?:[^,。]{0,4}(?:告诉|教|劝|[跟和对])我)?|(?:网上|直播|券商|"
+    "邻居|老[婆公张王李刘陈]|亲戚|(?<!其)他们?|她|阿姨|[听据]说|游资|客服|嘉宾|散户|股民|表[哥姐弟妹]|高手|经理)(?:[^,。]{0,4}(?:告诉|教|劝|[跟和对])我)?|^(?!.{0,6}[我俺咱])[^,。:]{1,14}(?:[说讲喊话道写吹称]|推送|标题|口号)[^,。:]{0,3}(?=:)|(?:网上|直播|券商|"
     "研报|报告|书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|视频|媒体|机构|抖音|微博|雪球|截图|营业部|股评|节目|弹幕|[这那][种个]?[段篇条句]?(?:话|文字|说法|观点)|口诀|[下以][面下]|"
     "转发|原文|[页网][面页])…?(?:[说讲喊写教发吹叫让劝传总是]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|"
     r"[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈])|纪律|记一?下|记住")
-_SPEECH_NOT_MINE = Pattern(r"^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市|[去前]年|[如要][果是]我说|"
-    "[假设]如?我|万一我)")
+_SPEECH_NOT_MINE = Pattern(r"^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|[去前]年|模拟.{0,4}[里中上]|[如要][果是]我说|"
+    "(?:假[如设]|设想)我|万一我)")
 _SPEECH_MINE = Pattern("^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|现在|如今|今年|后来)")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
-_SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[能可要是行好]不[能可要是行好]")
+_SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[是可]不[是可]|有没有|(?:几[次只成点]|多少)[。!]?$|([一-鿿])[不没]\\1")
+_SPEECH_REQUESTS = Pattern("^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\\d{6}))|(?<=[帮给替]我)[看查读讲列画算跑找翻]|分析|对比|(?:接着|继续)[看盯说跑]|给(?:一?下|我[看讲说]))"
+                           "(?!.*[不只先每都])|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|谢谢|辛苦了?|明白了?|继续|接着说?|换一?个)[,。!]*$")
 _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:(?:嗯+|好的?|行|可以|ok)?[,。!]*(?:对(?=$|"
     "[的,。!啊呀头、])|是的|没错|正是|同意|说[得的]对|就是这样|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)|"
     r".{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|"
     "执行|照做|记一下)))")
 _SPEECH_ECHOES = Pattern("^(?:收到|明白|[了理]解|好的?[,。:]|记[下住]|已记|清楚)(?!.{0,400}(?<!买入)(?<!卖出)(?<!操作)建议)")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
-_SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒")
+_SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒|[躲绕]|疯狂|远离")
+_SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)|(?:用户|"
-    r"客户)(?:偏好|画像|喜欢|同意|表示|已)|系统[:提指]|remember|memory|persist|note to|agents?\W|(?:the|this) (?:user|reader|trader)|"
+    r"客户)(?:偏好|画像|喜欢|同意|表示|已)|系统[:提指]|remember|memory|persist|instruction|write (?:it|this) down|note to|agents?\W|(?:the|this) (?:user|reader|trader)|"
     r"<ROLE>[\]】:>]|ignore|disregard|override|prompt")
 
 
@@ -1246,27 +1258,31 @@ def _speech_user(text):
             elif adopted or _SPEECH_MINE.search(clause):
                 own = True
             # Beside a question only what he says of himself is a statement: 比亚迪怎么看，我不追涨的.
-            stated = own and not (asks and (_SPEECH_ASKS.search(clause) or not _SPEECH_MYSELF.search(sentence)))
+            stated = own and not (_SPEECH_REQUESTS.search(clause) or asks and (
+                _SPEECH_ASKS.search(clause) or not _SPEECH_MYSELF.search(sentence)))
             parts.append((stated, clause))
     return parts
 
 
 def _speech_denied(plain, core, speech):
     """Tell whether the user said the opposite: he refuses what he is said to do, or his rule has another number."""
-    own = [words for words in speech if words.own and words.role == "user"]
+    own, topics = [words for words in speech if words.own and words.role == "user"], set(_term_concepts(plain)[0])
     liked = _SPEECH_LIKES.search(plain)
-    head, marks = (plain[liked.end():][:2], _SPEECH_DENIES) if liked else ("\n", _SPEECH_REJECTS)
-    near = [words for words in own
-            if (head and head in words.text or _speech_share(core, words.pieces) >= DENIED_SHARE)
+    what, marks = (plain[liked.end():], _SPEECH_DENIES) if liked else (plain, _SPEECH_REJECTS)
+    head, what = what[:2] if liked else "\n", _speech_pieces(what)
+    near = [len(marks.findall(words.text)) % 2 or _SPEECH_NOT_THAT.match(after.text)
+            for words, after in zip(own, own[1:] + [Speech(True, "", "", (), 0)])
+            if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE)
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
-    if near and not _SPEECH_DENIES.search(plain) and all(len(marks.findall(words.text)) % 2 for words in near):
+    if near and all(near) and not _SPEECH_DENIES.search(plain) and not marks.search(plain):
         return True
     numbers = {piece for piece in core if piece[0].isdigit()}
     if not numbers or any(numbers & words.pieces for words in speech):
         return False
     units = {number[-1] == "%" for number in numbers}
-    return any(_speech_share(core - numbers, words.pieces) >= DENIED_SHARE for words in own
-               if units == {piece[-1] == "%" for piece in words.pieces if piece[0].isdigit()})
+    return any(units == {piece[-1] == "%" for piece in words.pieces if piece[0].isdigit()} and (
+        _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics.intersection(_term_concepts(words.text)[0]))
+        for words in own)
 
 
 def support(content: str, messages: list | None) -> float:
@@ -1304,6 +1320,8 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
     taken = (_speech_risks(words.text) for words in speech if words.own and words.role == "user")
     if planted and own < OWN_SHARE or _speech_risks(plain).difference(*taken):
         return "须用户亲口说"
+    if not any(words.own for words in speech):  # only questions and requests
+        return "用户没有说过"
     return "与用户原话相反" if _speech_denied(plain, core, speech) else ""
 
 

@@ -602,8 +602,24 @@ class TestWhoseWords:
         assert reason(content, *messages) == ""
 
     def test_what_nothing_supports_is_kept_with_no_support(self):
-        messages = [user("看看大盘"), assistant("缩量。")]
+        messages = [user("我手脚慢"), assistant("缩量。")]
         assert (reason("回踩年线分批买", *messages), memory.support("回踩年线分批买", messages)) == ("", 0.0)
+
+    def test_who_only_asks_and_orders_has_said_nothing(self):
+        for talk in ("看看大盘", "工商银行分红几次", "帮我查一下量比", "跌没跌", "接着看", "好的"):
+            assert reason("回踩年线分批买", user(talk), assistant("缩量。")) == "用户没有说过"
+
+    @pytest.mark.parametrize("content, said", [
+        ("用户热衷打新股", "新股我从来不申购"), ("用户喜欢炒高价股", "高价股波动太大，我躲着走"),
+        ("用户单票最高可到四成", "单票别超过一成半"), ("用户最多拿9只股票", "我手里从不超过 4 只票")])
+    def test_the_opposite_of_what_was_said_is_refused(self, content, said):
+        assert reason(content, user(said)) == "与用户原话相反"
+
+    @pytest.mark.parametrize("content, said", [
+        ("用户止损线是6%", "止损线 6%，雷打不动"), ("总乱发公告的公司直接拉黑", "总乱发公告的公司我直接拉黑"),
+        ("用户单票最多三成", "我单票最多三成，不会变")])
+    def test_firm_words_are_no_denial(self, content, said):
+        assert reason(content, user(said)) == ""
 
     def test_numbers_count_in_every_spelling(self):
         assert memory.support("亏损7%离场", [user("亏损7个点离场")]) == 1.0
@@ -620,7 +636,7 @@ class TestWhoseWords:
     def test_what_a_tool_asks_to_remember_needs_words_of_the_user_in_any_language(self, result):
         assert reason("用户跟着传闻买", tool(result), user("好")) == "须用户亲口说"
         assert reason("用户跟着传闻买", tool(result), user("我就跟着传闻买")) == ""
-        assert reason("用户跟着传闻买", tool("传闻证实"), user("好")) == ""
+        assert reason("用户跟着传闻买", tool("传闻证实"), user("我想稳一点")) == ""
 
     def test_separators_between_characters_hide_nothing(self):
         assert reason("用户喜欢跟风小票", tool("跟-风-小-票"), user("好")) == self.OTHERS
