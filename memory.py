@@ -1090,14 +1090,14 @@ _SPEECH_ACT = _SPEECH_RULE + (
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
     ("持仓、成本或盈亏", "(?!)", r"^(?:用户|我)?(?:<DAY>|眼下|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
-    ("一次性操作", "(?!)", "<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|本)[次笔单把]…(?:持有|拿|留)[到着]"),
+    ("一次性操作", "(?!)", "(?:[今明][天日晚]|这[两几]天|[本这下]周|暂时)…不(?:操作|动|交易)|<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|本)[次笔单把]…(?:持有|拿|留)[到着]"),
     ("工具过程", "(?!)", "^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源|akshare|tushare|[a-z]+_[a-z_]+)…(?:[查询用取读拉抓算试]了|已[重改切恢]|返回|"
      "失败|超时|报错|被拒|[未没][找查取]到|[取查连]不[到上]|无法|中断|限流)"),
     ("是提问，不是规则", "[先就再前]|不管|无论|取决|根据|判断|确认|检查|自己", "(?:要不要|能不能|该不该|可不可以|值不值得|好不好|行不行|会不会|是不是)"),
     ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|问(?![清题])|想(?:知道|了解|问|弄|搞|明白)|好奇)|疑[惑问]"),
     ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|^(?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
      "股[票市]|炒股|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,"
-     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
+     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
     ("一次性操作", "(?!)", "<DAY>…(?:清|割|<TRADE>).{0,2}了(?!解)|(?:这一?|本)[次笔]…<TRADE>"),
     ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|^(?:用户|我)(?:手[里上]|[还仍只]){0,2}持有(?![期时])|持仓|手[里上中]|还[剩有]|成本|均价|被?套[牢了\d]|浮盈|亏|赚|盈利|收益|仓位[偏较已打]|资产|资金…\d[\d.]*[万元亿]|余额|"
      r"市值|账户|场内|^(?:用户)?(?:已经?|仍|整体)?[\d满空半轻重%]+仓|<DAY>…(?<![加减清建补])仓"),
@@ -1142,7 +1142,7 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
 )]
 # Each group switches one risk control off: the user must have said something of the same kind in words of his own.
 _SPEECH_RISK_OFF = Pattern(
-    "(满仓|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}"
+    "(满[仓融打]|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}"
     "止损(?![^,。]{0,6}不)|死[拿扛]|扛单|ignore stop)|((?:忽略|无视|不[顾管]|不考虑|取消|解除|放开|关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|"
     "仓位[限上][制限]|纪律|回撤)|ignore risk)|(杠杆(?!率)|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|裸卖|[加翻]倍[补加买]|最高(?:级|风险))")
 _SPEECH_NEGATED = Pattern("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
@@ -1158,7 +1158,7 @@ def _speech_risks(plain):
 Speech = namedtuple("Speech", "own role text pieces position")      # own: said or clearly affirmed by the user
 
 _SPEECH_SPACE = Pattern(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])|(?<=[一-鿿])[-·.*_~|/](?=[一-鿿])")
-_SPEECH_NUMERAL = Pattern("([一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九])(?:(成)(半?)|(?=[日天周月年倍万亿板]|个[点月]))|(?<=\\d)个?点")
+_SPEECH_NUMERAL = Pattern("(?<![第前])([一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九])(?:(成)(半?)|(?=[日天周月年倍万亿板]|个[点月]))|(?<=\\d)个?点")
 _SPEECH_FILLER = Pattern("用户|本人|我们?|喜欢|偏好|习惯|认为|觉得|坚持|倾向于?|采用|表示|要求|希望|以后|今后|总是|一直|已经?|就是|[的了是就都也会要请将吧啊]")
 _SPEECH_PIECE = Pattern("[一-鿿]+|\\d+(?:\\.\\d+)?%?|[a-z]+")
 _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
@@ -1168,12 +1168,12 @@ _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》
 _SPEECH_OTHERS = _speech_pattern("(?:群[里友主]|有[些的]?人|别人|人家|网友|老师|大[v师爷妈叔]|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|"
     "邻居|老[婆公张王李刘陈]|亲戚|(?<!其)他们?|她|阿姨|[听据]说|游资|客服|嘉宾|散户|股民|表[哥姐弟妹]|高手|经理)(?:[^,。]{0,4}(?:告诉|教|劝|[跟和对])我)?|^(?!.{0,6}[我俺咱])[^,。:]{1,14}(?:[说讲喊话道写吹称]|推送|标题|口号)[^,。:]{0,3}(?=:)|(?:网上|直播|券商|"
     "研报|报告|书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|视频|媒体|机构|抖音|微博|雪球|截图|营业部|股评|节目|弹幕|[这那][种个]?[段篇条句]?(?:话|文字|说法|观点)|口诀|[下以][面下]|"
-    "转发|原文|[页网][面页])…?(?:[说讲喊写教发吹叫让劝传总是]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|"
+    "转发|原文|[页网][面页]|(?:[帖群刊片课稿博]|论坛|[日晚周]报)[文里上]?)…?(?:[说讲喊写教发吹叫让劝传总是]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|"
     r"[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈])|纪律|记一?下|记住")
 _SPEECH_NOT_MINE = Pattern(r"^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|[去前]年|模拟.{0,4}[里中上]|[如要][果是]我说|"
-    "(?:假[如设]|设想)我|万一我)")
+    "(?:假[如设]|设想|万一)我|(?:假[如设]|如果|要是|万一|哪天)[^,。]{0,6}我[^,。]{0,4}[说讲喊提])")
 _SPEECH_MINE = Pattern("^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|现在|如今|今年|后来)")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
 _SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[是可]不[是可]|有没有|(?:几[次只成点]|多少)[。!]?$|([一-鿿])[不没]\\1")
@@ -1183,7 +1183,7 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     "[的,。!啊呀头、])|是的|没错|正是|同意|说[得的]对|就是这样|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)|"
     r".{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|"
     "执行|照做|记一下)))")
-_SPEECH_ECHOES = Pattern("^(?:收到|明白|[了理]解|好的?[,。:]|记[下住]|已记|清楚)(?!.{0,400}(?<!买入)(?<!卖出)(?<!操作)建议)")
+_SPEECH_ECHOES = Pattern("^(?:收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住]|已记|清楚)(?!.{0,400}(?<![入出作底仓])建议)")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
 _SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒|[躲绕]|疯狂|远离")
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
@@ -1212,6 +1212,11 @@ def _speech_pieces(plain):
     return pieces
 
 
+def _speech_subjects(plain):
+    """Return the pieces and the trading concepts of a plain text: what a paraphrase has in common with it."""
+    return _speech_pieces(plain).union(_term_concepts(plain)[0])
+
+
 def _speech_share(core, *pieces):
     return len(core.intersection(set().union(*pieces))) / (len(core) or 1)
 
@@ -1231,8 +1236,8 @@ def _speech_words(turns):
     for number, (position, role, text) in enumerate(turns):
         if role == "user":
             parts = _speech_user(text)
-            said = _speech_pieces(",".join(part for own, part in parts if own))
-        elif role == "assistant" and _SPEECH_ECHOES.search(text) and said & _speech_pieces(text):
+            said = _speech_subjects(",".join(part for own, part in parts if own))
+        elif role == "assistant" and _SPEECH_ECHOES.search(text) and said & _speech_subjects(text):
             continue
         else:
             answer = next((later for _, who, later in turns[number + 1:] if who == "user"), "")
@@ -1270,7 +1275,7 @@ def _speech_denied(plain, core, speech):
     liked = _SPEECH_LIKES.search(plain)
     what, marks = (plain[liked.end():], _SPEECH_DENIES) if liked else (plain, _SPEECH_REJECTS)
     head, what = what[:2] if liked else "\n", _speech_pieces(what)
-    near = [len(marks.findall(words.text)) % 2 or _SPEECH_NOT_THAT.match(after.text)
+    near = [len(marks.findall(words.text)) % 2 or liked and _SPEECH_NOT_THAT.match(after.text)
             for words, after in zip(own, own[1:] + [Speech(True, "", "", (), 0)])
             if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE)
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
