@@ -1453,6 +1453,8 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes=
     best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
     gate, hits = max(MIN_EVIDENCE, min(BEST_SHARE * best, ENOUGH_EVIDENCE)), []
     for row, terms, words in zip(rows, matched, held):
+        if not (terms or words or row["codes"]):
+            continue
         evidence, rare = sum([worth[term] for term in terms]), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
         same = [code for code in codes if code in row["codes"].split(",")] if row["codes"] else []
         if not same and evidence < gate and not rare:
