@@ -1208,7 +1208,8 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     "[的,。!啊呀头、])|是的|没错|正是|同意|说[得的]对|就是这样|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)|"
     r".{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|"
     "执行|照做|记一下)))")
-_SPEECH_ECHOES = Pattern("^(?:收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住]|已记|清楚)(?!.{0,400}(?<![入出作底仓])建议)")
+_SPEECH_ASSENTS = Pattern("(?:嗯|好|对|是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
+_SPEECH_ECHOES = Pattern("^(?:收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
 _SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒|[躲绕]|疯狂|远离")
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
@@ -1259,13 +1260,14 @@ def _speech_words(turns):
     turns = [(position, role, _speech_plain(text)) for position, role, text in turns]
     speech, said = [], set()
     for number, (position, role, text) in enumerate(turns):
+        answer = next((later for _, who, later in turns[number + 1:] if who == "user"), "")
         if role == "user":
             parts = _speech_user(text)
             said = _speech_subjects(",".join(part for own, part in parts if own))
-        elif role == "assistant" and _SPEECH_ECHOES.search(text) and said & _speech_subjects(text):
+        elif role == "assistant" and said and _SPEECH_ECHOES.search(text) and (
+                said & _speech_subjects(text) or _SPEECH_ASSENTS.match(answer)):
             continue
         else:
-            answer = next((later for _, who, later in turns[number + 1:] if who == "user"), "")
             affirmed = role == "assistant" and bool(_SPEECH_AFFIRMS.search(answer))
             parts = [(affirmed, sentence) for sentence in _SPEECH_SENTENCE.findall(text)]
         speech += [Speech(own, role, part, _speech_pieces(part), position) for own, part in parts]
