@@ -91,14 +91,13 @@ def _warn(message: str, *args, exc_info: bool = False) -> None:
 DAY_S = 86400.0
 
 # One row per memory type: whoever adds a type adds a row.
-#   level           L1 atom, L2 playbook, L3 persona, '' for what is no layer
-#   cap             rows kept, the newest
-#   half_life       days until the score halves, None: never
-#   retention       days until the row is pruned, None: never
-#   pinned          how many of the newest stand in every context, whatever the question
-#   section         key of SECTIONS: the heading it stands under, '' for what is never recalled
-#   asked           the prompt that asks a model for it: 'summary', 'layers' or ''
-#   reply_tags      how a reply marks it; the first one is the tag the prompt asks for
+#   level                   L1 atom, L2 playbook, L3 persona, '' for what is no layer
+#   cap                     rows kept, the newest
+#   half_life, retention    days until the score halves, and until the row is pruned; None: never
+#   pinned                  how many of the newest stand in every context, whatever the question
+#   section                 key of SECTIONS: the heading it stands under, '' for what is never recalled
+#   asked                   the prompt that asks a model for it: 'summary', 'layers' or ''
+#   reply_tags              how a reply marks it; the first one is the tag the prompt asks for
 MemoryType = namedtuple("MemoryType", "level cap half_life retention pinned section asked reply_tags")
 MEMORY_TYPES = {
     "preference": MemoryType("L1", 50, None, None, 5, "profile", "summary", ("偏好", "用户偏好", "用戶偏好", "交易偏好")),
@@ -113,125 +112,98 @@ MEMORY_TYPES = {
     # The mark that a conversation was judged. It holds the refused lines and is never recalled.
     "session": MemoryType("", 50, None, 30, 0, "", "", ()),
 }
-OTHER_TYPE = MEMORY_TYPES["fact"]  # how a type that is not in the table is treated
 
 
 def memory_type_of(name: str) -> MemoryType:
-    """The row of MEMORY_TYPES for a type name, OTHER_TYPE for a name that is not in it."""
-    return MEMORY_TYPES.get(name, OTHER_TYPE)
+    """The row of MEMORY_TYPES for a type name, that of 'fact' for a name that is not in it."""
+    return MEMORY_TYPES.get(name, MEMORY_TYPES["fact"])
 
 
-DEFAULT_HALF_LIFE_DAYS = 14.0
-DEFAULT_KEEP_DAYS = 90
+DEFAULT_HALF_LIFE_DAYS, DEFAULT_KEEP_DAYS = 14.0, 90
 
-# When a conversation is worth a look, and what the model reads of it.
-MIN_MESSAGES = 4
-SUMMARY_LINES = 40
+MIN_MESSAGES = 4  # from which on a conversation is worth a look
+SUMMARY_LINES = 40  # of it, the last, that the model reads
 TOOL_RESULT_CHARS = 200
 MAX_SUMMARY_MEMORIES = 3
 MAX_MEMORY_CHARS = 200  # a line longer than this is not a rule somebody decided
-
-# Duplicates: what the model compares with.
-DEDUP_NEWEST = 10
-DEDUP_SIMILAR = 5
-
-# Layers.
-LAYER_ATOMS = 30
-MIN_LAYER_ATOMS = 3
-MIN_NEW_ATOMS = 3
+DEDUP_NEWEST, DEDUP_SIMILAR = 10, 5  # rows that a model compares with a new memory
+LAYER_ATOMS = 30  # that a distillation reads, the newest
+MIN_LAYER_ATOMS, MIN_NEW_ATOMS = 3, 3  # it needs so many, and so many since the last one
 MAX_PER_LAYER = 3
 LAYER_VERSION = 1
 
-# Confidence of what is stored.
 SUPPORTED_CONFIDENCE = 1.0
 UNSUPPORTED_CONFIDENCE = 0.7  # nothing in the conversation speaks for it, nothing against it
 OFFLINE_CONFIDENCE = 0.6
 CANDIDATE_CONFIDENCE = 0.8  # taken by rules, accepted by the user's own hand
 
-# Pending work.
-MAX_PENDING = 200
-MAX_PENDING_PER_SAVE = 5
+MAX_PENDING, MAX_PENDING_PER_SAVE = 200, 5  # entries of the queue, and of those how many one save works off
 MAX_TRIES = 5
 RETRY_AFTER_S = (60, 300, 1800, 7200, 43200)  # after the first, second, ... failed try
 OWNER_LOST_S = 600
-MAX_CANDIDATES = 100
-CANDIDATE_DAYS = 45
+MAX_CANDIDATES, CANDIDATE_DAYS = 100, 45  # kept: so many, so long
 
-# Store.
-BUSY_TIMEOUT_S = 10.0
-MARKER_TYPE = "session"
-MARKER = "summary:{}"  # content of the row that says a conversation was judged
-CHAT_BUSY_TIMEOUT_S = 0.05  # what a chat waits for another writer before its thread does the waiting
+MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row that says a conversation was judged
+BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 0.05  # for another writer; a chat leaves a longer wait to its thread
 SCHEMA_VERSION = "1"
-ERROR_CHARS = 300  # of a failure that is kept
-HASH_CHARS = 16
 TERMS_VERSION = "2"  # raise it when search_terms changes: all rows are computed anew
+ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 
-# Recall.
 HYBRID_LIMIT = 8
-MAX_PLAYBOOKS = 3
-MAX_ARCHIVE_LINES = 2
-MAX_MEMORY_LINE_CHARS = 200
-MAX_CONTEXT_CHARS = 1200
+MAX_PLAYBOOKS, MAX_ARCHIVE_LINES = 3, 2
+MAX_MEMORY_LINE_CHARS, MAX_CONTEXT_CHARS = 200, 1200
 MIN_LINE_CHARS = 40  # a line is not shortened below this, it goes
 ARCHIVE_DEADLINE_S = 0.3
 
-TERMS_WEIGHT = 0.8  # the original's weights of the pipelines: shared terms,
-CODE_WEIGHT = 1.2  # the same stock,
-KEYWORD_WEIGHT = 0.25  # a keyword inside the content
+# The original's weights of the pipelines: shared terms, the same stock, a keyword inside the content.
+TERMS_WEIGHT, CODE_WEIGHT, KEYWORD_WEIGHT = 0.8, 1.2, 0.25
 MIN_EVIDENCE = 0.53  # summed idf below which shared words are chance: a term of 1 row in 64 is 0.90, of 10 rows 0.44
 BEST_SHARE = 0.54  # of the best row's evidence that every other row needs ...
 ENOUGH_EVIDENCE = 1.4  # ... unless it has this much: the best row must not push out a second topic
 SMALL_STORE_ROWS = 64  # idf is that of a store of at least so many rows: five rows say nothing about rarity
+UNKNOWN_AGE_DAYS = 365  # the age of a row whose created_at cannot be read
 FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concept has counted for them already
 NUMBER_WEIGHT = 0.7  # of a number with its unit: 5% is often another 5%
 DATA_REQUEST_WEIGHT = 0.5  # of all terms of a message that asks for data, which a tool answers
 DATA_REQUEST_CHARS = 40  # a longer message is never taken for such a request
 QUERY_CHARS = 120  # a longer message counts only with the sentences that ask ...
 QUERY_END_CHARS = 400  # ... within so many characters at its beginning and at its end
-MAX_QUERY_TERMS = 96  # terms of one question
+MAX_QUERY_TERMS, MAX_KEYWORDS = 96, 5  # of one question (5 is the original's number)
 INDEXED_CHARS = 20_000  # of a memory's content; what comes later is not searched
-MAX_KEYWORDS = 5  # keywords of one question (the original's number)
 GAP_CHARS = 8  # what the ~ in a form of CONCEPTS may stand for
-UNKNOWN_AGE_DAYS = 365  # the age of a row whose created_at cannot be read
 
-REPLY_CHARS = 200000         # of a reply that are looked at: reasoning may be long
-REPLY_ANSWER_CHARS = 20000   # of the answer in it: three lines or one verdict need far less
-REPLY_ITEM_CHARS = 1000      # a longer item is a repetition loop: cut, so that the judgement sees (and refuses) it
+REPLY_CHARS = 200_000  # of a reply that are looked at: reasoning may be long
+REPLY_ANSWER_CHARS = 20_000  # of the answer in it: three lines or one verdict need far less
+REPLY_ITEM_CHARS = 1000  # a longer item is a repetition loop: cut, so that the judgement sees (and refuses) it
 DUPLICATE_SIMILARITY = 0.92  # bigram Jaccard from which two texts may be one memory
-REWORDED_SIMILARITY = 0.60   # from here on two texts are one sentence with an edit, below it a paraphrase
-COMPARE_CHARS = 2000         # what a text has beyond this is compared as it is written
+REWORDED_SIMILARITY = 0.60  # from here on two texts are one sentence with an edit, below it a paraphrase
+COMPARE_CHARS = 2000  # what a text has beyond this is compared as it is written
 
 MAX_STOCK_LIST_BYTES = 8 * 1024 * 1024
-MAX_NAME_SCAN_CHARS = 40_000     # longer texts are searched at both ends only, half of this at each
-MIN_IMPORT_ROWS = 100
-MAX_IMPORT_LOSS = 0.2            # share of the stock list that an import may drop before it is refused
+MAX_NAME_SCAN_CHARS = 40_000  # longer texts are searched at both ends only, half of this at each
+MIN_IMPORT_ROWS, MAX_IMPORT_LOSS = 100, 0.2  # an import with fewer rows, or that drops more of the list, is refused
 
-JUDGED_MESSAGES = 80            # newest messages that are compared with a memory
-JUDGED_CHARS = 4000             # characters of one message that are compared
-FOREIGN_SHARE = 0.45            # share of a memory that foreign text must cover before it is refused ...
-FOREIGN_LEAD = 0.3              # ... and by how much it must beat the user's own words
-OWN_SHARE = 0.3                 # share of own words that clears a memory which something asked to plant
-DENIED_SHARE = 0.3              # share of a memory that a clause must cover to be able to deny it
-EVIDENCE_SHARE = 0.15           # a turn that covers less of the memory is no evidence
-EVIDENCE_QUOTES = 2             # quotes kept for one memory
-EVIDENCE_CHARS = 120            # characters of one quote
+JUDGED_MESSAGES, JUDGED_CHARS = 80, 4000  # newest messages, and characters of each, that are compared with a memory
+FOREIGN_SHARE = 0.45  # share of a memory that foreign text must cover before it is refused ...
+FOREIGN_LEAD = 0.3  # ... and by how much it must beat the user's own words
+OWN_SHARE = 0.3  # share of own words that clears a memory which something asked to plant
+DENIED_SHARE = 0.3  # share of a memory that a clause must cover to be able to deny it
+EVIDENCE_SHARE = 0.15  # a turn that covers less of the memory is no evidence
+EVIDENCE_QUOTES, EVIDENCE_CHARS = 2, 120  # quotes kept for one memory, and characters of each
 
-OFFLINE_TURN_CHARS = 1200      # a longer turn was pasted: an article, not the user's own words
-OFFLINE_SURE_LIMIT = 3         # sure memories of one conversation; the further ones wait for the user's word
-OFFLINE_LIMIT = 10             # memories and candidates of one conversation
+OFFLINE_TURN_CHARS = 1200  # a longer turn was pasted: an article, not the user's own words
+OFFLINE_SURE_LIMIT = 3  # sure memories of one conversation; the further ones wait for the user's word
+OFFLINE_LIMIT = 10  # memories and candidates of one conversation
 
-MODEL_TIMEOUT_SECONDS = 120.0     # of silence: a model that thinks, and is not streamed, is silent for long
-MODEL_DEADLINE_SECONDS = 300.0    # for one call with all its repeats
-MODEL_RETRIES = 2                 # repeats after 408, 409, 425, 429, 5xx and broken connections
-MODEL_BACKOFF_SECONDS = 1.0       # before the first repeat, doubled before each further one
+MODEL_TIMEOUT_SECONDS = 120.0  # of silence: a model that thinks, and is not streamed, is silent for long
+MODEL_DEADLINE_SECONDS = 300.0  # for one call with all its repeats
+MODEL_RETRIES = 2  # repeats after 408, 409, 425, 429, 5xx and broken connections
+MODEL_BACKOFF_SECONDS = 1.0  # before the first repeat, doubled before each further one
 MODEL_REPLY_BYTES = 8 * 1024 * 1024
-MODEL_FAULT_CHARS = 500           # of an endpoint's words about a failure that are looked at and told
-
+MODEL_FAULT_CHARS = 500  # of an endpoint's words about a failure that are looked at and told
 # Body fields beside model, messages and stream. Nothing of one vendor: others refuse a field that they do not know.
 # No max_tokens, which thinking would use up. A temperature of 0 sends some thinking models in circles.
 MODEL_FIELDS = {"temperature": 0.2}
-
 # Base URL, key, model: of each the first variable that is set counts.
 MODEL_VARIABLES = (("WYCKOFF_LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"),
                    ("WYCKOFF_LLM_API_KEY", "OPENAI_API_KEY"), ("WYCKOFF_LLM_MODEL", "OPENAI_MODEL"))
@@ -406,25 +378,17 @@ CONCEPTS = """\
 """  # end of CONCEPTS
 
 # Pairs of characters that say nothing about the subject, and the original's general trading words.
-STOP_TERMS = frozenset("""
-可以 现在 怎么 什么 为什 一下 一个 是不 不是 能不 不能 不要 用户 还是 还有 就是 但是 因为 所以 没有 觉得 需要 帮我 看看 看下 自己 时候 之前
-以前 上次 之后 以后 后来 今天 明天 昨天 最近 这次 那么 么办 么样 怎样 多少 是否 的话 问题 知道 告诉 说过 记得 一直 能买 可不 不可 以吗 请问
-谢谢 麻烦 股票 个股 一只 买入 卖出 操作 建仓 止损 交易 策略 情况 比较 有点 一些 一点 一定 一般 里面 然后 不过 其实 真的 非常 特别 直接 继续
-准备 打算 考虑 分析 判断 公司 处理 分钟 时间 合适 手里 东西
-""".split())
+STOP_TERMS = frozenset("""可以 现在 怎么 什么 为什 一下 一个 是不 不是 能不 不能 不要 用户 还是 还有 就是 但是 因为 所以 没有 觉得 需要 帮我 看看 看下 自己 时候 之前 以前 上次 之后
+以后 后来 今天 明天 昨天 最近 这次 那么 么办 么样 怎样 多少 是否 的话 问题 知道 告诉 说过 记得 一直 能买 可不 不可 以吗 请问 谢谢 麻烦 股票 个股 一只 买入 卖出 操作 建仓 止损 交易 策略 情况 比较 有点
+一些 一点 一定 一般 里面 然后 不过 其实 真的 非常 特别 直接 继续 准备 打算 考虑 分析 判断 公司 处理 分钟 时间 合适 手里 东西""".split())
 # A pair that begins or ends with one of these is grammar (的票, 了吗, 第二), not a subject.
-STOP_HEADS = frozenset("的了吗呢么吧啊呀嘛哦是在有就都也还又才再把被给让和与跟或但而且我你他她它您咱这那哪谁怎几很太更最会要想该应可请个些之以所为得着过来去"
-                       "只没不第已从对向等如果若")
 STOP_TAILS = frozenset("的了吗呢么吧啊呀嘛哦是在有就都也还又才再把被给让和与或但而我你他她它您咱这那哪谁怎几很太更最会要想该些之以所为得着个第已从没不来去")
+STOP_HEADS = STOP_TAILS.union("跟且应可请过只对向等如果若")
 # Sentences of a long message that ask, as opposed to what was pasted between them.
-ASKING = ("?", "吗", "呢", "怎么", "怎样", "如何", "什么", "哪", "要不要", "能不能", "该不该", "是不是", "可不可以", "有没有", "帮我", "按我",
-          "按照", "我的", "提醒", "之前", "以前", "上次")
+ASKING = "? 吗 呢 怎么 怎样 如何 什么 哪 要不要 能不能 该不该 是不是 可不可以 有没有 帮我 按我 按照 我的 提醒 之前 以前 上次".split()
 # Requests that a tool answers and no memory: figures of the day, lists, exports, explanations, courtesies.
-DATA_REQUESTS = tuple("""
-多少点 几点 几号 收在 收了多少 流入了多少 流出了多少 净流入 涨了多少 跌了多少 多少家 是多少 股价多少 什么价 现价 最新价 导出 列出 列一下 查一下
-查下 帮我查 查询 打印 下载 翻译 解释一下 解释下 什么是 是什么 什么意思 介绍一下 写一个 写一段 写个 写段 画一 画个 算一下 截图 密码 天气 笑话
-谢谢 多谢 你好 你是 你叫 你能 在吗 早安 晚安 再见
-""".split())
+DATA_REQUESTS = """多少点 几点 几号 收在 收了多少 流入了多少 流出了多少 净流入 涨了多少 跌了多少 多少家 是多少 股价多少 什么价 现价 最新价 导出 列出 列一下 查一下 查下 帮我查 查询 打印
+下载 翻译 解释一下 解释下 什么是 是什么 什么意思 介绍一下 写一个 写一段 写个 写段 画一 画个 算一下 截图 密码 天气 笑话 谢谢 多谢 你好 你是 你叫 你能 在吗 早安 晚安 再见""".split()
 
 # Traditional characters of trading talk; a memory is judged in simplified ones.
 TRADITIONAL = str.maketrans(
@@ -469,19 +433,14 @@ MODEL_FAULTS = (
 # --------------------------------------------------------------------------------------------------------------- SQL
 # {terms} is the table that carries search_text: agent_memory itself where this file made it. Another program's stays to
 # the letter (that program may compare its schema): there the terms stand in agent_memory_search.
+_TEXT, _ID, _DATE = "TEXT DEFAULT ''", "INTEGER PRIMARY KEY AUTOINCREMENT", "TEXT DEFAULT (datetime('now'))"
 MEMORY_COLUMNS = {
-    "id": "INTEGER PRIMARY KEY AUTOINCREMENT", "memory_type": "TEXT NOT NULL", "content": "TEXT NOT NULL",
-    "codes": "TEXT DEFAULT ''", "memory_level": "TEXT DEFAULT ''", "source_ref": "TEXT DEFAULT ''",
-    "confidence": "REAL DEFAULT 1.0", "metadata": "TEXT DEFAULT ''", "created_at": "TEXT DEFAULT (datetime('now'))",
-    "search_text": "TEXT DEFAULT ''",
-}
+    "id": _ID, "memory_type": "TEXT NOT NULL", "content": "TEXT NOT NULL", "codes": _TEXT, "memory_level": _TEXT,
+    "source_ref": _TEXT, "confidence": "REAL DEFAULT 1.0", "metadata": _TEXT, "created_at": _DATE, "search_text": _TEXT}
 CHAT_COLUMNS = {
-    "id": "INTEGER PRIMARY KEY AUTOINCREMENT", "session_id": "TEXT NOT NULL", "role": "TEXT NOT NULL",
-    "content": "TEXT NOT NULL DEFAULT ''", "model": "TEXT DEFAULT ''", "provider": "TEXT DEFAULT ''",
-    "tokens_in": "INTEGER DEFAULT 0", "tokens_out": "INTEGER DEFAULT 0", "elapsed_s": "REAL DEFAULT 0",
-    "error": "TEXT DEFAULT ''", "tool_calls": "TEXT DEFAULT ''", "metadata": "TEXT DEFAULT ''",
-    "created_at": "TEXT DEFAULT (datetime('now'))",
-}
+    "id": _ID, "session_id": "TEXT NOT NULL", "role": "TEXT NOT NULL", "content": "TEXT NOT NULL DEFAULT ''",
+    "model": _TEXT, "provider": _TEXT, "tokens_in": "INTEGER DEFAULT 0", "tokens_out": "INTEGER DEFAULT 0",
+    "elapsed_s": "REAL DEFAULT 0", "error": _TEXT, "tool_calls": _TEXT, "metadata": _TEXT, "created_at": _DATE}
 # The columns without which a table called agent_memory is not one: the oldest version had just these.
 FOUNDING_COLUMNS = ("id", "memory_type", "content", "codes", "created_at")
 
@@ -505,8 +464,8 @@ SEARCH_TRIGGERS = (
     " INSERT OR REPLACE INTO agent_memory_search(id, search_text) VALUES (new.id, ''); END",
     "agent_memory_search_delete AFTER DELETE ON agent_memory BEGIN"
     " DELETE FROM agent_memory_search WHERE id = old.id; END")
-CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5("
-                "search_text, content='{terms}', content_rowid='id', tokenize='unicode61')")
+CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5(search_text, content='{terms}',"
+                " content_rowid='id', tokenize='unicode61')")
 TOUCH_TERMS = "SELECT 1 FROM agent_memory_terms LIMIT 0"  # fails where this SQLite has no FTS5
 _INDEX = "INSERT INTO agent_memory_terms(rowid, search_text) VALUES (new.id, new.search_text);"
 _FORGET = ("INSERT INTO agent_memory_terms(agent_memory_terms, rowid, search_text)"
@@ -563,8 +522,8 @@ ALL_PENDING = "SELECT * FROM pending_summary ORDER BY id"
 PENDING_BY = "SELECT * FROM pending_summary WHERE {column} = ?"
 COUNT_PENDING = "SELECT COUNT(*) FROM pending_summary"
 CLAIM_PENDING = "UPDATE pending_summary SET owner = ?, owner_since = ? WHERE id = ?"
-FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + 1, next_try = ?, owner = '', owner_since = 0, last_error = ?"
-                " WHERE id = ? AND owner IN ('', ?)")
+FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + 1, next_try = ?, owner = '', owner_since = 0,"
+                " last_error = ? WHERE id = ? AND owner IN ('', ?)")
 FINISH_PENDING = "DELETE FROM pending_summary WHERE id = ? AND owner IN ('', ?)"
 DROP_PENDING = "DELETE FROM pending_summary WHERE id = ?"
 
@@ -1407,8 +1366,7 @@ def parse_time(created_at: str):
     if not found:
         return None
     fraction, sign, hours, minutes = found.groups("0")
-    offset = int(hours) * 3600 + int(minutes) * 60
-    return seconds + float("0." + fraction) - (-offset if sign == "-" else offset)
+    return seconds + float("0." + fraction) - int(sign + hours) * 3600 - int(sign + minutes) * 60
 
 
 def need_time(since):
@@ -1420,7 +1378,7 @@ def need_time(since):
 
 
 def expiry(memory_type: str, stamp) -> float:
-    """The last second of a row of this type and time; one whose time cannot be read, or without retention, has no end."""
+    """The last second of a row of this type and time; without retention or a readable time it has no end."""
     retention = memory_type_of(memory_type).retention
     return math.inf if retention is None or stamp is None else stamp + retention * DAY_S
 
@@ -1438,30 +1396,29 @@ def decay(half_life_days, age_seconds) -> float:
     return 0.5 ** (max(days, 0.0) / half_life_days)
 
 
-def term_idf(df: dict, total: int) -> dict:
+def term_idf(terms_of_rows: list) -> dict:
     """{term: 0..1}: how much it says that a row has the term, from the number of rows that have it."""
-    n = max(total, SMALL_STORE_ROWS) + 1.0
-    return {term: math.log(n / (count + 0.5), n) for term, count in df.items()}
+    n = max(len(terms_of_rows), SMALL_STORE_ROWS) + 1.0
+    counts = collections.Counter(itertools.chain.from_iterable(terms_of_rows))
+    return {term: math.log(n / (count + 0.5), n) for term, count in counts.items()}
 
 
-def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes=(), keywords=(),
-              limit: int = 8) -> list:
+def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes, keywords, limit: int) -> list:
     """Copies of the rows that a question brings back, best first, with _score, _evidence, _pipelines; [] for none.
 
-    rows are all live rows in scope with the store's notes, weights query_weights(question), half_lives {type: days}. The
-    terms of some hundred rows are at hand: set operations on them take a tenth of what an FTS5 MATCH takes and give the
-    idf as well, while bm25 has no threshold that holds in a store of five rows as in one of three hundred.
+    rows are all live rows in scope with the store's notes, weights query_weights(question), half_lives {type: days}.
+    Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
+    has no threshold that holds in a store of five rows as in one of three hundred.
     A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and
-    BEST_SHARE of the best row's; age has no say in that, an old rule is as relevant as a new one. _score is the
-    largest weight of its pipelines, scaled by its share of the best evidence, times the decay. Keywords confirm; one
-    that is no term of the question (a host's own) brings a row when it is rare enough to be evidence by itself.
+    BEST_SHARE of the best row's; age has no say in that. _score is the largest weight of its pipelines, scaled by its
+    share of the best evidence, times the decay. Keywords confirm; one that is no term of the question (a host's own)
+    brings a row when it is rare enough to be evidence by itself.
     """
     own = [word for word in keywords if word not in weights]
     held = [[word for word in own if word in row["content"]] for row in rows] if own else [[]] * len(rows)
     matched = [row["_terms"].intersection(weights) for row in rows]
-    df, own_df = (collections.Counter(itertools.chain.from_iterable(terms)) for terms in (matched, held))
-    worth = {term: idf * weights[term] for term, idf in term_idf(df, len(rows)).items()}
-    own_worth = term_idf(own_df, len(rows))
+    worth = {term: idf * weights[term] for term, idf in term_idf(matched).items()}
+    own_worth = term_idf(held)
     # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
     general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
     best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
@@ -1478,10 +1435,11 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes=
         score = max(KEYWORD_WEIGHT * rare, TERMS_WEIGHT * share * (evidence >= gate),
                     (TERMS_WEIGHT + (CODE_WEIGHT - TERMS_WEIGHT) * share) * bool(same))
         age = None if row["_time"] is None else now - row["_time"]
-        said = sorted(terms, key=lambda term: (-worth[term], term))
-        hits.append(dict(row, _score=score * decay(half_lives.get(row["memory_type"]), age), _evidence=evidence, _pipelines={
-            "terms": list(dict.fromkeys(term[1:] if _is_concept(term) else term for term in said)), "code": same,
-            "keyword": [word for word in keywords if word in row["content"]]}))
+        said = [term[1:] if _is_concept(term) else term for term in sorted(terms, key=lambda t: (-worth[t], t))]
+        pipelines = {"terms": list(dict.fromkeys(said)), "code": same,
+                     "keyword": [word for word in keywords if word in row["content"]]}
+        score *= decay(half_lives.get(row["memory_type"]), age)
+        hits.append(dict(row, _score=score, _evidence=evidence, _pipelines=pipelines))
     hits.sort(key=lambda hit: (-hit["_score"], -hit["_evidence"], -(hit["_time"] or 0.0), -hit["id"]))
     return hits[:max(limit, 0)]
 
@@ -1524,10 +1482,10 @@ TRADED = Pattern(
     "(?:[能可以要该不值得再继续]{0,5}(?:买|卖|追|拿|抄底)(?![^,。!?入出了吗么不着住])|[加减建补清]仓|割肉|止[损盈]|套[了牢住]|[放缩]量|破[位发0-9]|突破|[跌涨]破|"
     "站[上稳]|回[踩调]|反[弹转]|冲高|跳水|[高低平]开|[大暴急阴][涨跌]|[涨跌][了到得不]|新[高低]|[均年]线|的?(?:业绩|[财年季中]报|分红|估值|走势)|怎么看)")
 USED = Pattern("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的着过]?¤|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里|手机|自选|交易|条件单|"
-                  "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|怎么[设画登下用])")
+               "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|怎么[设画登下用])")
 # Six digits are a code, or an index, an amount, a serial number.
 SIX_DIGITS = Pattern("(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
-                        "(?:\\.(SH|SS|SZ|BJ|XSHG|XSHE))?(?![0-9A-Z_%]|\\.[0-9])")
+                     "(?:\\.(SH|SS|SZ|BJ|XSHG|XSHE))?(?![0-9A-Z_%]|\\.[0-9])")
 LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
 INDEX = Pattern("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
 AMOUNT = Pattern(
@@ -1543,9 +1501,9 @@ MARKED = Pattern("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$
 CODE_COLUMNS = "证券代码 a股代码 股票代码 公司代码 代码 code ts_code symbol stock_code security_code security_id".split()
 NAME_COLUMNS = "证券简称 a股简称 股票简称 公司简称 证券名称 股票名称 简称 名称 name code_name short_name stock_name".split()
 FOREIGN_CODE = Pattern("\\W*(?:(?:SH|SZ|BJ)\\W?)?([0-9]{1,6})(?:\\.(?:0|SH|SS|SZ|BJ|XSHG|XSHE))?\\W*$")
-StockList = namedtuple("StockList", "stamp rows pairs moved problem")
-Mention = namedtuple("Mention", "start text code reason")   # code is '' when it was looked at and refused
-_stock_list_override, _loaded_stocks = "", None
+StockList = namedtuple("StockList", "path changed rows pairs moved problem")
+Mention = namedtuple("Mention", "start text code reason")  # code is '' when it was looked at and refused
+_stock_list_override = ""
 
 
 def use_stock_list(path: str) -> None:
@@ -1569,33 +1527,31 @@ def _read_stock_file(path: str) -> bytes:
 
 def _stock_list() -> StockList:
     """The stock list, read once for each state of its file; without names when it cannot be read."""
-    global _loaded_stocks
     beside = os.path.join(os.path.dirname(__file__), "stock_list_cache.json")
     path = _stock_list_override or os.environ.get("WYCKOFF_STOCK_LIST") or beside
-    status = os.stat(path) if os.path.exists(path) else None   # none inside a zip
-    stamp = (path, status.st_mtime_ns, status.st_size) if status else (path, 0, 0)
-    if _loaded_stocks is None or _loaded_stocks.stamp != stamp:
-        try:
-            _loaded_stocks = _index_stocks(stamp, json.loads(_read_stock_file(path).decode("utf-8-sig")))
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, StockListError) as error:
-            _loaded_stocks = StockList(stamp, {}, {}, {}, "%s: %r" % (path, error))
-    return _loaded_stocks
+    status = os.stat(path) if os.path.exists(path) else None  # none inside a zip
+    return _load_stocks(path, status.st_mtime_ns, status.st_size) if status else _load_stocks(path, 0, 0)
 
 
-def _index_stocks(stamp: tuple, records: list) -> StockList:
+@functools.lru_cache(maxsize=1)
+def _load_stocks(path: str, changed: int, size: int) -> StockList:
     """The list ready for searching: names by their first two characters, longest first; current names win."""
-    rows = {row["code"]: row for row in records if re.match("[0-9]{6}$", row["code"])}
     entries, pairs = {}, {}
-    called = [(row["name"], code, "名称") for code, row in rows.items()]
-    called += [(alias, code, "别名") for code, row in rows.items() for alias in row.get("aliases", [])]
-    for name, code, reason in called:
-        core = _core_name(name)
-        if not entries.get(core, ("", "", ""))[2]:
-            entries[core] = (core, code, reason if len(core) > 2 or core == name else "")   # *ST动力 is no 动力
+    try:
+        records = json.loads(_read_stock_file(path).decode("utf-8-sig"))
+        rows = {row["code"]: row for row in records if re.match("[0-9]{6}$", row["code"])}
+        called = [(row["name"], code, "名称") for code, row in rows.items()]
+        called += [(alias, code, "别名") for code, row in rows.items() for alias in row.get("aliases", [])]
+        for name, code, reason in called:
+            core = _core_name(name)
+            if not entries.get(core, ("", "", ""))[2]:
+                entries[core] = (core, code, reason if len(core) > 2 or core == name else "")  # *ST动力 is no 动力
+        moved = {old: code for code, row in rows.items() for old in row.get("old_codes", [])}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, StockListError) as error:
+        return StockList(path, changed, {}, {}, {}, "%s: %r" % (path, error))
     for core in sorted(entries, key=len, reverse=True):
         pairs.setdefault(core[:2], []).append(entries[core])
-    moved = {old: code for code, row in rows.items() for old in row.get("old_codes", [])}
-    return StockList(stamp, rows, pairs, moved, "" if rows else "%s: no stocks" % stamp[0])
+    return StockList(path, changed, rows, pairs, moved, "" if rows else "%s: no stocks" % path)
 
 
 def _core_name(name: str) -> str:
@@ -1696,9 +1652,8 @@ def _stock_name_code_map() -> dict:
 
 def stock_list_info() -> dict:
     """path, rows, date (local, of the file), problem ('' when the list was read)."""
-    listed = _stock_list()
-    path, changed, _ = listed.stamp
-    return {"path": path, "rows": len(listed.rows), "problem": listed.problem,
+    path, changed, rows, _, _, problem = _stock_list()
+    return {"path": path, "rows": len(rows), "problem": problem,
             "date": time.strftime("%Y-%m-%d", time.localtime(changed / 1e9)) if changed else ""}
 
 
@@ -1707,10 +1662,10 @@ def _foreign_names(path: str) -> dict:
     import csv
     import io
 
-    data, names = _read_stock_file(path), {}
-    text = data.decode("utf-8-sig", "replace").replace("\0", "")
+    data, names = _read_stock_file(path).replace(b"\0", b""), {}
+    text = data.decode("utf-8-sig", "replace")
     if "\ufffd" in text:
-        text = data.decode("gb18030", "replace").replace("\0", "")
+        text = data.decode("gb18030", "replace")
     try:
         delimiter = max(",\t;", key=text.partition("\n")[0].count)
         records = json.loads(text) if text[:1] == "[" else csv.DictReader(io.StringIO(text), delimiter=delimiter)
@@ -1746,8 +1701,8 @@ def import_stock_list(path: str) -> dict:
             row.update(name=whole, aliases=sorted({row["name"], *row.get("aliases", [])} - {whole}))
             renamed.append(code)
     text = ",\n".join(json.dumps(rows[code], ensure_ascii=False) for code in sorted(rows))
-    context_archive.write_private(listed.stamp[0], ("[\n%s\n]\n" % text).encode("utf-8"))
-    return {"path": listed.stamp[0], "rows": len(rows), "added": added, "renamed": renamed, "removed": removed}
+    context_archive.write_private(listed.path, ("[\n%s\n]\n" % text).encode("utf-8"))
+    return {"path": listed.path, "rows": len(rows), "added": added, "renamed": renamed, "removed": removed}
 
 
 # Archives find their stocks by the same names.
@@ -1762,6 +1717,8 @@ CONNECT_OPTIONS = {"timeout": BUSY_TIMEOUT_S, "isolation_level": None, "check_sa
 # A text that another program wrote in another encoding must not make all the rows unreadable.
 _lenient = functools.partial(str, encoding="utf-8", errors="replace")
 _known_line = functools.lru_cache(maxsize=256)(safe_line)  # for what is short and comes again: types, references
+_identity = operator.itemgetter("memory_type", "content", "codes")  # two rows that have them in common are one memory
+EXPORTED_COLUMNS = [column for column in MEMORY_COLUMNS if column != "search_text"]
 
 
 def utc_text(seconds: float) -> str:
@@ -1822,13 +1779,13 @@ def _importable(line) -> dict:
     value = json.loads(line)
     if not isinstance(value, dict) or not isinstance(value.get("id"), int):
         raise MemoryStoreError("not an exported memory: no id")
-    row = {column: safe_line(value.get(column)) for column in MEMORY_COLUMNS if column != "search_text"}
+    row = {column: safe_line(value.get(column)) for column in EXPORTED_COLUMNS}
     if not row["content"] or not row["memory_type"]:
         raise MemoryStoreError("no content or no memory_type")
     meta = value.get("metadata") or ""
-    meta = meta if isinstance(meta, str) else context_archive.safe_json(meta)
+    text = context_archive.clean_text(meta if isinstance(meta, str) else context_archive.safe_json(meta))
     return dict(row, id=value["id"], codes=join_codes(value.get("codes")), confidence=finite(value.get("confidence")),
-                metadata=context_archive.mask_secrets(context_archive.clean_text(meta)))
+                metadata=context_archive.mask_secrets(text))
 
 
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
@@ -1845,8 +1802,7 @@ def _with_new_ids(meta: dict, new_ids: dict) -> str:
 class MemoryStore:
     """Memories, chat log and pending work in one SQLite file, opened on first use.
 
-    A connection belongs to one thread of one process. `clock` gives epoch seconds. Paths that are not set follow
-    $WYCKOFF_HOME at each use.
+    A connection belongs to one thread of one process; `clock` gives epoch seconds; unset paths follow $WYCKOFF_HOME.
     """
 
     def __init__(self, *, home=None, db_path=None, archive_dir=None, stock_list=None, clock=time.time):
@@ -1923,14 +1879,13 @@ class MemoryStore:
     def close_thread(self) -> None:
         """Close the connections of this thread and of threads that have ended."""
         vars(self._local).clear()
-        for item in list(self._connections):
-            thread, conn, pid = item
+        for thread, conn, pid in list(self._connections):
             # One that came over a fork is the parent's. It stays in the list: letting go of it would close it.
             # At the interpreter's end the main thread counts as ended, and a late thread must not close its connection.
             ended = not thread.is_alive() and thread is not threading.main_thread()
             if pid == os.getpid() and (thread is threading.current_thread() or ended):
                 with contextlib.suppress(ValueError):  # another thread was faster
-                    self._connections.remove(item)
+                    self._connections.remove((thread, conn, pid))
                     conn.close()
 
     def _connect(self, path: str) -> sqlite3.Connection:
@@ -1964,9 +1919,12 @@ class MemoryStore:
         return conn
 
     def _prepare(self, conn) -> None:
-        """Bring the schema up to date and note in this thread whether FTS5 and which terms table are there."""
+        """Bring the schema up to date; note in this thread which table has the terms, and whether FTS5 indexes it."""
         local = self._local
-        local.terms, local.fts = self._completed(conn)
+        found = conn.execute(GET_SCHEMA).fetchone() if self._works(conn, GET_SCHEMA) else None
+        *version, kind, terms = found["value"].split() if found else ("", "")
+        known = version == [SCHEMA_VERSION, TERMS_VERSION]
+        local.terms, local.fts = terms if known else None, known and kind == "fts5" and self._works(conn, TOUCH_TERMS)
         if not local.fts:
             self._refuse_foreign_table(conn)
         if local.writable:
@@ -1980,20 +1938,11 @@ class MemoryStore:
                 with self.transaction(conn):
                     self._complete_schema(conn)
 
-    def _completed(self, conn) -> tuple:
-        """(terms table, True when FTS5 indexes it) of a database that this version completed, else (None, False)."""
-        found = conn.execute(GET_SCHEMA).fetchone() if self._works(conn, GET_SCHEMA) else None
-        *version, kind, terms = found["value"].split() if found else ("", "")
-        if version != [SCHEMA_VERSION, TERMS_VERSION]:
-            return None, False
-        return terms, kind == "fts5" and self._works(conn, TOUCH_TERMS)
-
     @staticmethod
-    def _works(conn, *statements: str) -> bool:
-        """False when a table, a column or the module that the statements need is missing."""
+    def _works(conn, statement: str) -> bool:
+        """False when a table, a column or the module that the statement needs is missing."""
         try:
-            for statement in statements:
-                conn.execute(statement)
+            conn.execute(statement)
         except sqlite3.OperationalError as error:
             if "no such" not in str(error):
                 raise
@@ -2021,20 +1970,16 @@ class MemoryStore:
             elif missing != ["search_text"]:
                 for column in missing:
                     conn.execute(ADD_COLUMN.format(table=table, column=column, kind=columns[column]))
-        for statement in CREATE_TABLES:
+        is_ours = "search_text" in self._columns(conn, "agent_memory")
+        terms = "agent_memory" if is_ours else "agent_memory_search"
+        for statement in CREATE_TABLES + (() if is_ours else (CREATE_SEARCH, COMPLETE_SEARCH)):
             conn.execute(statement)
-        terms, triggers = "agent_memory", EDIT_TRIGGER
-        if "search_text" not in self._columns(conn, "agent_memory"):
-            terms = "agent_memory_search"
-            conn.execute(CREATE_SEARCH)
-            conn.execute(COMPLETE_SEARCH)
-            triggers += SEARCH_TRIGGERS
-        fts = self._works(conn, CREATE_TERMS.format(terms=terms), TOUCH_TERMS)
+        fts = self._works(conn, CREATE_TERMS.format(terms=terms)) and self._works(conn, TOUCH_TERMS)
         schema = " ".join((SCHEMA_VERSION, TERMS_VERSION, "fts5" if fts else "plain", terms))
         known = conn.execute(GET_SCHEMA).fetchone()
-        for trigger in triggers + TERMS_TRIGGERS if fts else triggers:
+        for trigger in EDIT_TRIGGER + (() if is_ours else SEARCH_TRIGGERS) + (TERMS_TRIGGERS if fts else ()):
             conn.execute(CREATE_TRIGGER + trigger.format(terms=terms))
-        self._put_back_triggers(conn) if fts else self._set_aside_triggers(conn)
+        self._settle_triggers(conn, fts)
         if not known or known["value"] != schema:
             if fts:  # before a trigger takes something out of an index that does not have it
                 conn.execute(REBUILD_INDEX.format(name="agent_memory_terms"))
@@ -2043,24 +1988,22 @@ class MemoryStore:
         self._local.terms, self._local.fts = terms, fts
 
     @staticmethod
-    def _set_aside_triggers(conn) -> None:
-        """Without FTS5 a trigger that writes to an FTS5 table makes every save fail: keep its text, drop it."""
+    def _settle_triggers(conn, fts: bool) -> None:
+        """Set aside the triggers that write to FTS5 tables, for without FTS5 each save fails; with it put them back."""
         tables = [row["name"] for row in conn.execute(FIND_TABLES_LIKE, FTS_TABLES)]
-        for name, sql in conn.execute(FIND_TRIGGERS).fetchall():
+        there, kept = dict(conn.execute(FIND_TRIGGERS).fetchall()), conn.execute(KEPT_TRIGGERS).fetchall()
+        if fts:
+            for key, sql in kept:
+                if key.partition(":")[2] not in there:
+                    conn.execute(sql)
+                conn.execute(DROP_STATE, (key, sql))
+            for table in tables if kept else ():  # rows came in meanwhile
+                conn.execute(REBUILD_INDEX.format(name=table))
+            return
+        for name, sql in there.items():
             if any(table in sql for table in tables):
                 conn.execute(PUT_STATE, ("trigger:" + name, sql))
                 conn.execute(DROP_TRIGGER.format(name=name))
-
-    @staticmethod
-    def _put_back_triggers(conn) -> None:
-        """With FTS5 again: the triggers as they were, and every index rebuilt, for rows came in meanwhile."""
-        kept, there = conn.execute(KEPT_TRIGGERS).fetchall(), {row["name"] for row in conn.execute(FIND_TRIGGERS)}
-        for key, sql in kept:
-            if key.partition(":")[2] not in there:
-                conn.execute(sql)
-            conn.execute(DROP_STATE, (key, sql))
-        for row in conn.execute(FIND_TABLES_LIKE, FTS_TABLES).fetchall() if kept else ():
-            conn.execute(REBUILD_INDEX.format(name=row["name"]))
 
     @contextlib.contextmanager
     def transaction(self, conn=None):
@@ -2073,10 +2016,9 @@ class MemoryStore:
         try:
             yield conn
             conn.execute("COMMIT")  # refused, it must not stay open: all that follows would become a part of it
-        except BaseException:
+        finally:
             if conn.in_transaction:  # a full disk or a damaged page may have ended it already
                 conn.execute("ROLLBACK")
-            raise
 
     @contextlib.contextmanager
     def patience(self, seconds: float):
@@ -2106,17 +2048,17 @@ class MemoryStore:
         with self.transaction() as conn:
             facts = conn.execute(TYPE_FACTS, (content, codes, memory_type)).fetchone()
             for row in self._snapshot().standing if facts["same"] else ():
-                if (row["memory_type"], row["content"], row["codes"]) == (memory_type, content, codes):
+                if _identity(row) == (memory_type, content, codes):
                     return row["id"]
             self._make_room(conn, memory_type, 1, facts)
             return self._insert(conn, memory_type, content, codes, level, _known_line(source_ref), finite(confidence),
                                 extra, utc_text(self.clock()))
 
-    def _insert(self, conn, memory_type: str, content: str, *values) -> int:
-        terms, table = " ".join(search_terms(content)), self._local.terms
+    def _insert(self, conn, *values) -> int:
+        terms, table = " ".join(search_terms(values[1])), self._local.terms
         if table == "agent_memory":
-            return conn.execute(INSERT_WITH_TERMS, (memory_type, content) + values + (terms,)).lastrowid
-        new_id = conn.execute(INSERT_MEMORY, (memory_type, content) + values).lastrowid
+            return conn.execute(INSERT_WITH_TERMS, values + (terms,)).lastrowid
+        new_id = conn.execute(INSERT_MEMORY, values).lastrowid
         conn.execute(SET_TERMS.format(terms=table), (terms, new_id))
         return new_id
 
@@ -2126,9 +2068,8 @@ class MemoryStore:
         over = count + coming - memory_type_of(memory_type).cap
         if over <= 0:
             return 0
-        hidden = self._snapshot().superseded if chained else ()
-        gone = [(row["id"],) for row in reversed(self._snapshot().rows) if row["memory_type"] == memory_type
-                and row["id"] in hidden][:over] if hidden else []
+        hidden = self._snapshot().superseded.values() if chained else ()
+        gone = [(row["id"],) for row in hidden if row["memory_type"] == memory_type][:over]
         conn.executemany(DELETE_MEMORY, gone)
         conn.execute(DELETE_OLDEST, (memory_type, utc_text(self.clock()), over - len(gone)))
         return over
@@ -2171,18 +2112,15 @@ class MemoryStore:
         Types without a retention (preference, persona) only go over their cap. 0 days clears all the others.
         """
         now = self.clock()
-
-        def is_over(row: dict) -> bool:
-            days = memory_type_of(row["memory_type"]).retention
-            return days is not None and (keep_days <= 0 or row["_time"] is None
-                                         or now - row["_time"] > min(days, keep_days) * DAY_S)
+        oldest = now - keep_days * DAY_S if keep_days > 0 else math.inf
         with self.transaction() as conn:
             rows = self._snapshot().rows
-            gone = [(row["id"],) for row in rows if is_over(row)]
+            gone = [(row["id"],) for row in rows if memory_type_of(row["memory_type"]).retention is not None and (
+                row["_time"] is None or row["_time"] < oldest or now > expiry(row["memory_type"], row["_time"]))]
             conn.executemany(DELETE_MEMORY, gone)
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
-            oldest = utc_text(now - min(CANDIDATE_DAYS, max(keep_days, 0)) * DAY_S)
-            conn.execute(TRIM_CANDIDATES, (oldest, MAX_CANDIDATES))
+            first = utc_text(now - min(CANDIDATE_DAYS, max(keep_days, 0)) * DAY_S)
+            conn.execute(TRIM_CANDIDATES, (first, MAX_CANDIDATES))
             if self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # a search in an index of one piece takes a third of the time
             conn.execute(PUT_STATE, ("last_prune", str(now)))
@@ -2190,18 +2128,15 @@ class MemoryStore:
 
     def prune_daily(self) -> None:
         """Prune, unless that was done within the last day."""
-        last = float(self._state(self.get_db(), "last_prune") or 0)
-        if not 0 <= self.clock() - last < DAY_S:
+        if not 0 <= self.clock() - float(self._state("last_prune") or 0) < DAY_S:
             self.prune_memories()
 
     # -- reading --
 
     def _snapshot(self) -> Snapshot:
-        """Every row, newest first, as dicts with private notes (_time, _until, _meta, _terms).
-
-        The table holds some 300 rows, by its caps. Keeping them costs less than any query, as long as nobody wrote:
-        data_version counts other connections' commits, total_changes our own.
-        """
+        """Every row, newest first, as dicts with private notes (_time, _until, _meta, _terms)."""
+        # By its caps the table holds some 300 rows. Keeping them costs less than any query, as long as nobody wrote:
+        # data_version counts other connections' commits, total_changes our own.
         conn, local = self.get_db(), self._local
         version, kept = conn.execute("PRAGMA data_version").fetchone()[0], getattr(local, "snapshot", None)
         if kept and kept.key == (version, conn.total_changes):
@@ -2223,18 +2158,16 @@ class MemoryStore:
         rows.sort(key=lambda row: (row["_time"] or 0.0, row["id"]), reverse=True)
         indexed = indexed or local.writable and self._fill_in_terms(conn)
         # A successor that is gone hides nothing, and in a circle nobody hides anybody: no living rule is ever lost.
-        hidden = {id for id, successor in after.items() if successor in after and id not in successors(id, after)}
-        standing = [row for row in rows if row["id"] not in hidden]
+        superseded = {row["id"]: row for row in reversed(rows)
+                      if after[row["id"]] in after and row["id"] not in successors(row["id"], after)}
+        standing = [row for row in rows if row["id"] not in superseded]
         # What was read within a transaction is not kept: rolled back, it would look as if it were still there.
         key = None if conn.in_transaction else (version, conn.total_changes)
-        local.snapshot = Snapshot(key, rows, {row["id"]: row for row in rows}, after, hidden, standing, indexed)
+        local.snapshot = Snapshot(key, rows, {row["id"]: row for row in rows}, after, superseded, standing, indexed)
         return local.snapshot
 
     def _fill_in_terms(self, conn) -> bool:
-        """True when the terms of rows that another program wrote are now in the file.
-
-        A recall does not wait for another writer's lock: the terms are at hand, and whoever reads next writes them.
-        """
+        """True when the terms of rows that another program wrote are now in the file; a recall waits for no lock."""
         terms = self._local.terms
         try:
             with self.patience(0.0), self.transaction(conn):
@@ -2259,14 +2192,12 @@ class MemoryStore:
                 if now <= row["_until"] and (not memory_type or row["memory_type"] == memory_type)]
 
     @staticmethod
-    def _first(rows, limit: int, wanted=None, *, memory_type=None, memory_level=None, since=None) -> list:
-        """The first so many rows that are wanted, of that type and level, and not older than `since`."""
-        start = need_time(since)
-        found = (public_row(row) for row in rows if (wanted is None or wanted(row))
-                 and (memory_type is None or row["memory_type"] == memory_type)
-                 and (memory_level is None or row["memory_level"] == memory_level)
-                 and (start is None or (row["_time"] or 0.0) >= start))
-        return list(itertools.islice(found, max(limit, 0)))
+    def _first(rows, limit: int, *, memory_type=None, memory_level=None, since=None) -> list:
+        """The first so many rows of that type and level, not older than `since`."""
+        start = -math.inf if since is None else need_time(since)
+        found = (row for row in rows if memory_type in (None, row["memory_type"])
+                 and memory_level in (None, row["memory_level"]) and (row["_time"] or 0.0) >= start)
+        return [public_row(row) for row in itertools.islice(found, min(max(limit, 0), sys.maxsize))]
 
     def list_rows(self, *, everything: bool = False, **wanted) -> list:
         """get_recent_memories with the `state` of each row; with everything=True also what is over, and marks."""
@@ -2294,38 +2225,35 @@ class MemoryStore:
                       limit: int = 10) -> list:
         """Live rows that carry one of the codes and contain the keyword as it stands, newest first."""
         wanted, needle = set(split_codes(join_codes(codes))), (keyword or "").lower()
-        return self._first(self.live_memories(), limit, lambda row: needle in row["content"].lower() and (
-            not wanted or not wanted.isdisjoint(split_codes(row["codes"]))), memory_level=memory_level, since=since)
+        found = [row for row in self.live_memories() if needle in row["content"].lower()
+                 and (not wanted or wanted.intersection(split_codes(row["codes"])))]
+        return self._first(found, limit, memory_level=memory_level, since=since)
 
     def search_memory_by_keywords(self, keywords, limit: int = 5) -> list:
         """Live rows that contain any of the keywords as they stand, newest first; [] without keywords."""
         needles = [word.lower() for word in keywords or () if word]
-        return self._first(self.live_memories(), limit, lambda row: any(map(row["content"].lower().__contains__, needles)))
+        found = [row for row in self.live_memories() if any(word in row["content"].lower() for word in needles)]
+        return self._first(found, limit)
 
     def search_memory_fts(self, query: str, limit: int = 10) -> list:
         """Live rows that share a term with the query, best first (bm25; without FTS5 by the number of shared terms)."""
-        live = self.live_memories()
-        ranks = self._match(live, search_terms(safe_line(query))[:MAX_QUERY_TERMS])
-        rows = sorted((row for row in live if row["id"] in ranks), key=lambda row: ranks[row["id"]])
-        return self._first(rows, limit)
-
-    def _match(self, rows, terms) -> dict:
-        """{id: bm25, the smaller the better} of rows just read that have a term; computed here without a whole index."""
-        if rows and terms and self._local.fts and self._local.snapshot.indexed:
+        live, terms, ranks = self.live_memories(), search_terms(safe_line(query))[:MAX_QUERY_TERMS], None
+        if live and terms and self._local.fts and self._local.snapshot.indexed:
             try:
-                return dict(self._local.conn.execute(MATCH_TERMS, (match_query(terms),)).fetchall())
+                ranks = dict(self._local.conn.execute(MATCH_TERMS, (match_query(terms),)).fetchall())
             except sqlite3.DatabaseError as error:
                 # The index is derived: damaged, it costs its order only, and `doctor --fix` builds it anew.
                 _warn("%s: the term index cannot be read (%s)", self.db_path, error)
-        shared = ((row["id"], len(row["_terms"].intersection(terms))) for row in rows)
-        return {id: -float(count) for id, count in shared if count}
+        if ranks is None:
+            ranks = {row["id"]: -len(row["_terms"].intersection(terms)) for row in live}
+        found = [row for row in live if ranks.get(row["id"])]
+        return self._first(sorted(found, key=lambda row: ranks[row["id"]]), limit)
 
     def search_memory_hybrid(self, *, query_text: str, codes=None, keywords=None, limit: int = HYBRID_LIMIT,
                              decay_half_life_days: float = DEFAULT_HALF_LIFE_DAYS, strict_code_scope: bool = False) -> list:
         """Live rows by terms, code and keyword, best first, each with _score and _pipelines; [] when nothing fits.
 
-        With strict_code_scope a row with codes is left out unless it carries one of `codes`. `_pipelines` says which
-        of them found the row and by which terms, codes and keywords.
+        `_pipelines` says by which terms, codes and keywords. strict_code_scope leaves out rows of other codes only.
         """
         codes = split_codes(join_codes(codes))
         rows = [row for row in self.live_memories() if not strict_code_scope or in_scope(row["codes"], codes)]
@@ -2333,29 +2261,24 @@ class MemoryStore:
 
     def rank(self, rows, text, codes, keywords, limit=HYBRID_LIMIT, half_life_days=DEFAULT_HALF_LIFE_DAYS) -> list:
         """The hits among rows that were just read from this store, best first, with the store's private notes."""
-        weights, half_lives = query_weights(safe_line(text)), {}
-        for name in {row["memory_type"] for row in rows}:
-            days = memory_type_of(name).half_life
-            half_lives[name] = half_life_days if days == DEFAULT_HALF_LIFE_DAYS else days
-        return rank_hits(rows, weights, now=self.clock(), half_lives=half_lives, codes=codes, keywords=keywords or (),
-                         limit=limit)
+        known = {name: memory_type_of(name).half_life for name in {row["memory_type"] for row in rows}}
+        half_lives = {name: half_life_days if days == DEFAULT_HALF_LIFE_DAYS else days for name, days in known.items()}
+        return rank_hits(rows, query_weights(safe_line(text)), now=self.clock(), half_lives=half_lives, codes=codes,
+                         keywords=keywords or (), limit=limit)
 
     # -- tracing --
 
     def trace_memory(self, id: int) -> dict:
         """Where a memory comes from: {row, state, evidence, chat_log, sources, supersedes, superseded_by}.
 
-        sources are the traces of the atoms of an L2/L3 row, with {row: None, id, text} for one that is gone. chat_log
-        holds the lines of the session it came from, [] when the host keeps none. superseded_by is the chain of its
-        successors, the newest last. Raises UnknownMemoryError.
+        sources: the same of each atom of an L2/L3 row, {row: None, id, text} of one that is gone. chat_log: the lines
+        of its session, [] for none. superseded_by: its successors, the newest last. Raises UnknownMemoryError.
         """
-        row = self._need(id)
-        ids, texts = listed(row["_meta"], "source_l1_ids", int), listed(row["_meta"], "source_texts", str)
-        by_id = self._snapshot().by_id
-        texts += [""] * (len(ids) - len(texts))
+        row, by_id = self._need(id), self._snapshot().by_id
+        texts = itertools.chain(listed(row["_meta"], "source_texts", str), itertools.repeat(""))
         return dict(self._trace(row), sources=[
-            dict(self._trace(by_id[source]), sources=[]) if source in by_id else {"row": None, "id": source, "text": text}
-            for source, text in zip(ids, texts)])
+            self._trace(by_id[source]) if source in by_id else {"row": None, "id": source, "text": text}
+            for source, text in zip(listed(row["_meta"], "source_l1_ids", int), texts)])
 
     def _trace(self, row: dict) -> dict:
         """What trace_memory says of a row, without its sources."""
@@ -2365,7 +2288,7 @@ class MemoryStore:
                 "chat_log": self.load_chat_logs(session_id=session) if kind == "chat_log" and session else [],
                 "supersedes": [public_row(by_id[old]) if old in by_id else {"id": old, "content": ""}
                                for old in listed(row["_meta"], "supersedes", int)],
-                "superseded_by": [public_row(by_id[id]) for id in newer if id != row["id"]]}
+                "superseded_by": [public_row(by_id[id]) for id in newer if id != row["id"]], "sources": []}
 
     # -- chat log --
 
@@ -2375,13 +2298,13 @@ class MemoryStore:
         """The id of the stored line. Secrets are masked; nothing is cut."""
         texts = [value if isinstance(value, str) else context_archive.safe_json(value) if value else ""
                  for value in (session_id, role, content, model, provider, error, tool_calls, metadata)]
-        clean = [context_archive.mask_secrets(context_archive.clean_text(text)) if text else "" for text in texts]
+        clean = [context_archive.mask_secrets(context_archive.clean_text(text)) for text in texts]
         values = clean[:5] + [tokens_in, tokens_out, elapsed_s] + clean[5:] + [utc_text(self.clock())]
         return self.get_db().execute(INSERT_CHAT, values).lastrowid
 
     def load_chat_logs(self, *, session_id: str | None = None, limit: int = 200) -> list:
         """The newest lines of one session or of all, in the order they were said; [] when there are none."""
-        rows = self._all("chat_log", NEWEST_CHAT, {"session": session_id, "limit": max(limit, 0)})
+        rows = self._all("chat_log", NEWEST_CHAT, {"session": session_id, "limit": min(max(limit, 0), sys.maxsize)})
         return [dict(row) for row in reversed(rows)]
 
     def _all(self, table: str, statement: str, values=()) -> list:
@@ -2391,10 +2314,8 @@ class MemoryStore:
 
     # -- pending work --
 
-    @staticmethod
-    def _state(conn, key: str) -> str:
-        """A note of the store, '' when there is none."""
-        row = conn.execute(GET_STATE, (key,)).fetchone()
+    def _state(self, key: str) -> str:
+        row = self.get_db().execute(GET_STATE, (key,)).fetchone()
         return row["value"] if row else ""
 
     def add_pending(self, kind: str, hash: str, session_id: str, payload) -> Pending | None:
@@ -2424,10 +2345,7 @@ class MemoryStore:
         return Pending(*row)
 
     def finish_pending(self, id: int) -> None:
-        """Take a worked off entry out of the queue. Raises MemoryStoreError when it is gone, or somebody else's by now.
-
-        Called in the transaction that stores what was found, it stores nothing then: the other one does.
-        """
+        """Take an entry out. MemoryStoreError when it is gone or passed on: then the transaction stores nothing."""
         if not self.get_db().execute(FINISH_PENDING, (id, _owner())).rowcount:
             raise MemoryStoreError("pending entry #%s was dropped, or passed on after %d s" % (id, OWNER_LOST_S))
 
@@ -2443,27 +2361,25 @@ class MemoryStore:
 
     def last_distillation(self) -> dict:
         """{source_hash, ids} of the atoms that L2/L3 were last distilled from, {} when they never were."""
-        known = parse_metadata(self._state(self.get_db(), "layers"))
         # A database of another program has its own notes only.
-        theirs = (row["_meta"] for row in self._snapshot().rows if row["_meta"].get("source_hash"))
-        return known or next(({"source_hash": meta["source_hash"], "ids": listed(meta, "source_l1_ids", int)}
-                              for meta in theirs), {})
+        theirs = ({"source_hash": row["_meta"]["source_hash"], "ids": listed(row["_meta"], "source_l1_ids", int)}
+                  for row in self._snapshot().rows if row["_meta"].get("source_hash"))
+        return parse_metadata(self._state("layers")) or next(theirs, {})
 
     @contextlib.contextmanager
     def distilling(self):
         """Yields a function that notes what was distilled, or None while another living owner distils."""
         now = self.clock()
         with self.transaction() as conn:
-            owner, _, since = self._state(conn, "distilling").rpartition("@")
+            owner, _, since = self._state("distilling").rpartition("@")
             mine = "" if owner and not _is_lost(owner, now - float(since)) else "%s@%f" % (_owner(), now)
             if mine:
                 conn.execute(PUT_STATE, ("distilling", mine))
 
         def note(what: dict) -> None:
-            with self.transaction() as conn:
-                if self._state(conn, "distilling") != mine:
-                    raise MemoryStoreError("another process distils: this one took more than %d s" % OWNER_LOST_S)
-                conn.execute(PUT_STATE, ("layers", context_archive.safe_json(what)))
+            if self._state("distilling") != mine:
+                raise MemoryStoreError("another process distils: this one took more than %d s" % OWNER_LOST_S)
+            self.get_db().execute(PUT_STATE, ("layers", context_archive.safe_json(what)))
         try:
             yield note if mine else None
         finally:
@@ -2495,8 +2411,7 @@ class MemoryStore:
 
     def has_marker(self, summary_hash: str) -> bool:
         """True when a conversation of this hash was judged, in whatever session."""
-        wanted = (MARKER_TYPE, MARKER.format(summary_hash))
-        return any((row["memory_type"], row["content"]) == wanted for row in self._snapshot().rows)
+        return (MARKER_TYPE, MARKER.format(summary_hash), "") in map(_identity, self._snapshot().rows)
 
     def save_marker(self, summary_hash: str, source_ref: str, metadata: dict) -> int:
         """The id of the mark that a conversation was judged, with what was stored and refused."""
@@ -2511,23 +2426,19 @@ class MemoryStore:
     # -- export and import --
 
     def export_rows(self) -> tuple:
-        """(rows, problem): every row that can be read, oldest first, without terms; problem is '' when that is all.
-
-        Nothing is opened for writing. Past a damaged page it reads backwards from the end.
-        """
+        """(rows, problem): every row that can be read, oldest first, without terms; problem is '' when that is all."""
         found, problem = {}, ""
         if os.path.exists(self.db_path):
             with contextlib.closing(self._connect_read_only(self.db_path)) as conn:
                 conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
-                for statement in EXPORT_FROM:
+                for statement in EXPORT_FROM:  # past a damaged page it reads backwards from the end
                     try:
                         for row in conn.execute(statement):
                             found[row["id"]] = dict(row)
                         break
                     except sqlite3.DatabaseError as error:
                         problem = str(error)
-        columns = [column for column in MEMORY_COLUMNS if column != "search_text"]
-        return [{column: found[id].get(column, "") for column in columns} for id in sorted(found)], problem
+        return [{column: found[id].get(column, "") for column in EXPORTED_COLUMNS} for id in sorted(found)], problem
 
     def import_rows(self, lines) -> dict:
         """What became of exported lines of JSON: {added: [id], known: [id], over_cap: count, damaged: [(line, why)]}.
@@ -2535,31 +2446,27 @@ class MemoryStore:
         Dates and metadata stay, ids are given anew, and what metadata says of other rows follows them. A row is known
         when one of the same type, content and codes is there, of the same date or, unless superseded, alive.
         """
-        rows, outcome, new_ids, fresh = [], {"added": [], "known": [], "over_cap": 0, "damaged": []}, {}, []
+        rows, outcome, new_ids, fresh = [], {"added": [], "known": [], "over_cap": 0, "damaged": []}, {}, {}
         for number, line in enumerate(lines, 1):
             try:
                 rows += [_importable(line)] if line.strip() else []
             except (ValueError, RecursionError, MemoryStoreError) as error:
                 outcome["damaged"].append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
-            snapshot, there = self._snapshot(), {}
-            for row in snapshot.rows:
-                same = (row["memory_type"], row["content"], row["codes"])
-                there[same + (row["created_at"],)] = row["id"]
-                if row["id"] not in snapshot.superseded:
-                    there.setdefault(same, row["id"])
+            there = self._snapshot()
+            dated = {_identity(row) + (row["created_at"],): row["id"] for row in there.rows}
+            alive = {_identity(row): row["id"] for row in reversed(there.standing)}
             for row in rows:
-                same, meta = (row["memory_type"], row["content"], row["codes"]), parse_metadata(row["metadata"])
-                id = there.get(same + (row["created_at"],)) or "superseded_by" not in meta and there.get(same)
+                key, meta = _identity(row) + (row["created_at"],), parse_metadata(row["metadata"])
+                id = dated.get(key) or "superseded_by" not in meta and alive.get(_identity(row))
                 if id:
                     outcome["known"].append(id)
                 else:
-                    id = self._insert(conn, *[row[name] for name in MEMORY_COLUMNS if name in row and name != "id"])
-                    fresh.append((id, meta))
-                    there[same + (row["created_at"],)] = id
+                    id = dated[key] = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
+                    fresh[id] = meta
                 new_ids[row["id"]] = id
-            conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh if meta])
-            outcome["added"] = [id for id, _ in fresh]
+            conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh.items() if meta])
+            outcome["added"] = list(fresh)
             outcome["over_cap"] = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
         return outcome
 
@@ -2570,10 +2477,9 @@ class MemoryStore:
         paths = [self.home] + [self.db_path + ending for ending in ("", "-wal", "-shm")]
         for folder, _, names in os.walk(self.archive_dir):
             paths += [folder] + [os.path.join(folder, name) for name in names]
-        found = [path for path in paths if os.path.exists(path) and not os.path.islink(path)]
-        if exposed:  # Windows has no such modes
-            found = [path for path in found if os.name != "nt" and os.stat(path).st_mode & 0o077]
-        return found
+        mask = 0o077 if os.name != "nt" else 0  # Windows has no such modes
+        return [path for path in paths if os.path.exists(path) and not os.path.islink(path)
+                and (not exposed or os.stat(path).st_mode & mask)]
 
     def check_files(self) -> dict:
         """{path, files, bytes, problems} of the home."""
@@ -2584,10 +2490,7 @@ class MemoryStore:
         return {"path": self.home, "files": len(files), "bytes": sum(map(os.path.getsize, files)), "problems": problems}
 
     def check(self) -> dict:
-        """What `doctor` shows of the database: {path, problems, ...}; problems is empty when all is well.
-
-        Nothing is created by looking. A database that cannot be opened raises sqlite3.Error or OSError.
-        """
+        """{path, problems, ...} of the database for `doctor`; nothing is created. Raises sqlite3.Error and OSError."""
         if not os.path.exists(self.db_path):
             return {"path": self.db_path, "rows": {}, "problems": [], "note": "还没有数据库，第一次保存时建立"}
         conn, local = self.get_db(), self._local
@@ -2604,11 +2507,10 @@ class MemoryStore:
         pending = self.list_pending()
         problems += ["待处理 #%d 试过 %d 次：%s；pending --run 再试，或 --drop 丢弃" % (entry.id, entry.tries, entry.last_error)
                      for entry in pending if entry.tries >= MAX_TRIES]
-        rows = self._snapshot().rows
-        states = collections.Counter("%s %s" % (row["memory_type"], self.row_state(row)) for row in rows)
-        return {"path": self.db_path, "rows": dict(states), "fts5": local.fts, "writable": local.writable,
-                "journal_mode": conn.execute("PRAGMA journal_mode").fetchone()[0], "pending": len(pending),
-                "candidates": len(self.list_candidates()), "problems": problems}
+        states = ("%s %s" % (row["memory_type"], self.row_state(row)) for row in self._snapshot().rows)
+        return {"path": self.db_path, "rows": dict(collections.Counter(states)), "fts5": local.fts,
+                "writable": local.writable, "journal_mode": conn.execute("PRAGMA journal_mode").fetchone()[0],
+                "pending": len(pending), "candidates": len(self.list_candidates()), "problems": problems}
 
     def repair(self) -> None:
         """Set right what is derived: modes, search terms and index. The memories themselves are not touched."""
@@ -3091,26 +2993,21 @@ def read_messages(data: bytes) -> list:
         try:
             value = json.loads(form)
         except (ValueError, RecursionError) as error:
-            problem = problem or " (%s)" % error
-            continue
+            value, problem = None, problem or " (%s)" % error
         value = value.get("messages") if isinstance(value, dict) else value
         if value and isinstance(value, list) and all(isinstance(item, dict) and "role" in item for item in value):
             return value
     raise MemoryStoreError('no messages in JSON: wanted [...], {"messages": [...]} or one a line' + problem)
 
 
-def _has_tool_call(message) -> bool:
-    message = message if isinstance(message, dict) else {}
-    parts = message.get("content") if isinstance(message.get("content"), list) else ()
-    return bool(message.get("role") == "tool" or message.get("tool_calls") or message.get("function_call")
-                or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
+def _has_tool_call(message: dict):
+    parts = message["content"] if isinstance(message.get("content"), list) else ()
+    return (message.get("role") == "tool" or message.get("tool_calls") or message.get("function_call")
+            or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
 
 
 def dialogue_turns(messages) -> list:
-    """What a model reads of a conversation: the last 40 turns with text, as {role, content, position}, one line each.
-
-    System messages and recalled memories are left out, tool results end after 200 characters, secrets are masked.
-    """
+    """What a model reads of a conversation: {role, content, position} of the last 40 turns with text, each one line."""
     turns = []
     for position, message in reversed(list(enumerate(messages))):
         role = str(message.get("role") or "") if isinstance(message, dict) else ""
@@ -3169,8 +3066,8 @@ def _verdict(store, provider, row: dict) -> tuple:
     return verdict, id
 
 
-def _decide(items, turns, source_ref: str, extractor: str, confidence: float, verdict) -> list:
-    """(row, verdict, id) of each extracted line, by verdict(row, ...). Models are asked here, before any write."""
+def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE):
+    """[(row, verdict, id)] of extracted lines, by verdict(row, ...). Models are asked here, before any write."""
     decided = []
     for memory_type, raw, *sure in items:
         content, reason = safe_line(raw), reject_reason(raw, memory_type=memory_type, messages=turns)
@@ -3216,9 +3113,8 @@ def _write(store, decided) -> dict:
 
 def _save_summary_memories(summary: str, source_ref: str, dedup_provider) -> int:
     """How many lines of a model's reply became memories. Raises ReplyError when it cannot be read."""
-    decided = _decide(parse_summary(summary), None, source_ref, "session_summary", SUPPORTED_CONFIDENCE,
-                      functools.partial(_verdict, _default, dedup_provider))
-    return len(_write(_default, decided)["stored"])
+    verdict = functools.partial(_verdict, _default, dedup_provider)
+    return len(_write(_default, _decide(parse_summary(summary), None, source_ref, verdict))["stored"])
 
 
 def _work_off(store, entry: Pending, provider) -> dict | None:
@@ -3234,8 +3130,7 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
         else:
             prompt = SUMMARY_PROMPT.format(limit=MAX_SUMMARY_MEMORIES, examples=PROMPT_EXAMPLES)
             items = parse_summary(ask_model(provider, dialogue_text(work["turns"]), prompt))
-            decided = _decide(items, work["turns"], source_ref, "session_summary", SUPPORTED_CONFIDENCE,
-                              functools.partial(_verdict, store, provider))
+            decided = _decide(items, work["turns"], source_ref, functools.partial(_verdict, store, provider))
         with store.transaction():
             outcome = _write(store, decided)
             if entry.kind == "conversation":
@@ -3259,7 +3154,7 @@ def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
         return None, "没有配置模型"
     if len(messages) < MIN_MESSAGES:
         return None, "不足 %d 条消息（只有 %d 条）" % (MIN_MESSAGES, len(messages))
-    if not any(map(_has_tool_call, messages)):  # plain talk holds no decisions
+    if not any(_has_tool_call(message) for message in messages if isinstance(message, dict)):
         return None, "没有工具调用：只有用到工具的对话才提取记忆"
     turns = dialogue_turns(messages)
     summary_hash = _hash(dialogue_text(turns))
@@ -3270,10 +3165,7 @@ def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
 
 
 def summarize(messages, provider, *, session_id: str = "", store=None) -> dict:
-    """What came of a conversation, {stored, duplicates, refused, pending}, or {skipped: why} when nothing is to do.
-
-    As save_session_summary, for a caller that waits: ModelError and ReplyError are raised, and it stays pending.
-    """
+    """What came of a conversation, as _write says, or {skipped: why}. What is raised leaves it pending."""
     store = store or _default
     entry, why = _enqueue(store, messages, provider, session_id)
     if not entry and not why:
@@ -3284,8 +3176,7 @@ def summarize(messages, provider, *, session_id: str = "", store=None) -> dict:
 def save_session_summary(messages, provider, *, session_id: str = "", skip_layers: bool = False, store=None) -> None:
     """Distil what the user decided in a conversation. Never raises: what fails is logged and stays pending.
 
-    Nothing happens below four messages, without a tool call, without a provider, or when the conversation was judged
-    before, in whatever session.
+    Nothing happens below four messages, without a tool call or a provider, or when it was judged in any session.
     """
     store = store or _default
     try:
@@ -3301,10 +3192,7 @@ def save_session_summary(messages, provider, *, session_id: str = "", skip_layer
 
 def save_session_summary_async(messages, provider, *, session_id: str = "", skip_layers: bool = False,
                                wait_timeout: float | None = None, store=None) -> threading.Thread:
-    """The daemon thread that does what save_session_summary does; with wait_timeout, after so many seconds at most.
-
-    The text is on disk before the thread starts, so that a process that ends leaves it to the next one.
-    """
+    """The daemon thread that does save_session_summary, after wait_timeout seconds at most; the text is saved first."""
     store = store or _default
     try:
         messages = [dict(message) if isinstance(message, dict) else message for message in messages or []]
@@ -3337,8 +3225,7 @@ def wait_pending(timeout: float) -> bool:
 def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = False, progress=None) -> int:
     """How many entries of the queue were worked off; the failed ones stay, with their error. 0 without a provider.
 
-    due=True takes the first few whose waiting time is over, by_hand=True also those that failed five times.
-    `progress(entry, outcome_or_error)` is called after each.
+    due=True: the first few whose time has come; by_hand=True: given up ones, too; progress(entry, outcome or error).
     """
     store, done = store or _default, 0
     entries = [entry for entry in store.list_pending() if provider is not None
@@ -3357,10 +3244,7 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
 
 
 def refresh_memory_layers(provider, *, store=None) -> int:
-    """How many L2/L3 rows were distilled from the newest 30 atoms; 0 below three atoms, or three new ones.
-
-    Raises ModelError and ReplyError; nothing is noted then, and the next call tries again.
-    """
+    """How many L2/L3 rows were distilled; 0 below three atoms, or three new ones. Raises ModelError and ReplyError."""
     store = store or _default
     atoms = [row for row in store.live_memories() if row["memory_level"] == "L1"][:LAYER_ATOMS]
     ids, newest = [atom["id"] for atom in atoms], max(store.last_distillation().get("ids") or [0])
@@ -3385,8 +3269,9 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
     """What rules alone take: {stored: [id], duplicates: [id], refused: [row], candidates: [text]}."""
     store, turns = store or _default, dialogue_turns(messages)
     source_ref = "chat_log:" + safe_line(session_id) if session_id else ""
-    outcome = _write(store, _decide(extract_offline(messages), turns, source_ref, "offline_rules", OFFLINE_CONFIDENCE,
-                                    lambda row, sure: ("new" if sure else "candidate", None)))
+    outcome = _write(store, _decide(
+        extract_offline(messages), turns, source_ref, lambda row, sure: ("new" if sure else "candidate", None),
+        "offline_rules", OFFLINE_CONFIDENCE))
     if outcome["refused"]:  # under a mark of its own: a model may still look at this conversation
         store.save_marker("offline:" + _hash(dialogue_text(turns)), source_ref, outcome)
     return outcome
@@ -3397,8 +3282,7 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
 def _archive_thread(pid: int):
     """The queue of the daemon thread of this process that asks the archives, and stays with what it has open."""
     def work():
-        while True:
-            question, answers = questions.get()
+        for question, answers in iter(questions.get, None):
             try:
                 answers.put(question())
             except Exception:  # costs the archive lines of this turn only
@@ -3427,15 +3311,12 @@ def _ask_archives(question):
 
 
 def recall(user_message: str, *, store=None) -> dict:
-    """{section: rows} of what bears on a message; `limit` holds the hits that found no place in theirs.
-
-    A damaged store still gives its archives.
-    """
+    """{section: rows} of what bears on a message, `limit`: hits beyond the limits; of a damaged store its archives."""
     store, text = store or _default, safe_line(user_message)
     codes = resolve_stock_codes(text)
     answer = _ask_archives(lambda: context_archive.archive_recall_lines(
         text, max_items=MAX_ARCHIVE_LINES, archive_dir=store.archive_dir, codes=codes))
-    found = {"profile": [], "playbook": [], "history": [], "archive": [], "limit": []}
+    found = {section: [] for section in (*SECTIONS, "limit")}
     try:
         rows = [row for row in store.live_memories() if in_scope(row["codes"], codes)]
         for name, kind in reversed(MEMORY_TYPES.items()):
@@ -3443,10 +3324,10 @@ def recall(user_message: str, *, store=None) -> dict:
                 found["profile"] += [row for row in rows if row["memory_type"] == name][:kind.pinned]
         pinned = {row["id"] for row in found["profile"]}
         for place, hit in enumerate(store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize)):
-            section = memory_type_of(hit["memory_type"]).section
+            section = "playbook" if memory_type_of(hit["memory_type"]).section == "playbook" else "history"
             is_full = place >= HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS
             if hit["id"] not in pinned:
-                found["limit" if is_full else section if section == "playbook" else "history"].append(hit)
+                found["limit" if is_full else section].append(hit)
     except (sqlite3.Error, OSError, MemoryStoreError) as error:
         _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
     found["archive"] = [{"id": None, "content": line} for line in answer()]
@@ -3455,14 +3336,15 @@ def recall(user_message: str, *, store=None) -> dict:
 
 def memory_line(row: dict, limit: int, note: bool) -> str:
     """`- [type] content`, the content at most `limit` characters; a cut one ends with how to read it whole."""
-    content, tail = shown(row["content"]), ""
+    content = shown(row["content"])
     if len(content) > limit:
         mark = CUT_MARK.format(id=row["id"])
         content = content[:max(limit - len(mark), 0)] + mark
-    if note:
-        source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
-        tail = SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source)
-    return "- [%s] %s%s" % (shown(row["memory_type"]), content, tail)
+    line = "- [%s] %s" % (shown(row["memory_type"]), content)
+    if not note:
+        return line
+    source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
+    return line + SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source)
 
 
 def _common_limit(lengths: list, room: int) -> int:
@@ -3476,12 +3358,9 @@ def _common_limit(lengths: list, room: int) -> int:
 
 
 def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dict:
-    """{section: lines} of the first rows of each section, with the headings at most so many characters in all.
-
-    It is cut from the end. A heading never stands alone, a reference is never cut through. The profile may take half
-    when anything else was recalled: six long preferences are shortened, and do not push out the rule asked for.
-    """
+    """{section: lines} of the first rows of each section, with the headings at most so many characters in all."""
     budget, profile, laid = max_total_chars - len(CONTEXT_INTRO) - 1, found["profile"], {}
+    # Beside others the profile may take half: six long preferences are shortened, not the rule that was asked for.
     alone = not (found["playbook"] or found["history"] or found["archive"])
     room = (budget if alone else max_total_chars // 2) - len(SECTIONS["profile"]) - 1
     room -= sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile)
@@ -3515,8 +3394,7 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
                     max_total_chars: int = MAX_CONTEXT_CHARS) -> list:
     """Every line of build_memory_context, then every row it leaves out, as {id, section, score, why, content}.
 
-    section is '' for what is left out; then why is the reason, else the terms, codes and keywords that found the row.
-    A pinned row and an archive's line have no score.
+    section is '' for what is left out; why is the reason, or what found the row. score is None without a search.
     """
     store, codes = store or _default, resolve_stock_codes(safe_line(user_message))
     found, out = recall(user_message, store=store), []
@@ -3529,43 +3407,34 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
             out.append({"id": row["id"], "section": section, "score": score, "why": why, "content": line})
         left_out += [(row, "budget") for row in found[section][len(lines):]]
     with contextlib.suppress(sqlite3.Error, OSError, MemoryStoreError):  # recall has said so
-        for row in store.get_recent_memories(limit=sys.maxsize):
-            if row["id"] not in known and memory_type_of(row["memory_type"]).section:
+        for row in store.list_rows(everything=True, limit=sys.maxsize):
+            if row["id"] not in known and row["state"] != "mark":
                 scope = "weak" if in_scope(row["codes"], codes) else "scope" if codes else "no_code"
-                state = store.row_state(row)
-                left_out.append((row, scope if state == "live" else state))
+                left_out.append((row, scope if row["state"] == "live" else row["state"]))
     return out + [{"id": row["id"], "section": "", "score": None, "why": REASON_WORDS[reason],
                    "content": row["content"]} for row, reason in left_out]
 
 
 def prepend_memory_context(user_text: str, memory_context: str) -> str:
-    """The message to send: the block of memories, then the text in a wrapper of its own; the text without a block."""
+    """The message to send: the block of memories, then the text or its parts, wrapped; the text without a block."""
     if not memory_context:
         return user_text
-    return "%s\n\n%s\n%s\n%s" % (memory_context, MESSAGE_OPEN, neutral(user_text), MESSAGE_CLOSE)
-
-
-def _with_context(content, memory_context: str):
-    """Content with the block in front; content in parts keeps its parts."""
-    if not isinstance(content, list):
-        return prepend_memory_context(content if isinstance(content, str) else "", memory_context)
+    before, after = "%s\n\n%s\n" % (memory_context, MESSAGE_OPEN), "\n" + MESSAGE_CLOSE
+    if not isinstance(user_text, list):
+        return before + neutral(user_text) + after
     parts = [dict(part, text=neutral(part["text"])) if isinstance(part, dict) and isinstance(part.get("text"), str)
-             else part for part in content]
-    return ([{"type": "text", "text": "%s\n\n%s\n" % (memory_context, MESSAGE_OPEN)}] + parts
-            + [{"type": "text", "text": "\n" + MESSAGE_CLOSE}])
+             else part for part in user_text]
+    return [{"type": "text", "text": before}, *parts, {"type": "text", "text": after}]
 
 
 def prepare_turn_memory_context(messages) -> int:
-    """The index of the user turn that now carries its `_memory_context` in front of its content, -1 when none does.
-
-    Its own content is kept in `_raw_content`; restore_turn_user_message puts it back. A second call changes nothing.
-    """
+    """The index of the user turn whose content (kept in `_raw_content`) now follows its `_memory_context`, else -1."""
     users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"]
     turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")
     if memory_context and "_raw_content" not in turn:
-        turn["_raw_content"] = turn.get("content")
-        turn["content"] = _with_context(turn["_raw_content"], memory_context)
+        content = turn["_raw_content"] = turn.get("content")
+        turn["content"] = prepend_memory_context(content if isinstance(content, (str, list)) else "", memory_context)
     return users[-1] if "_raw_content" in turn else -1
 
 
@@ -3578,10 +3447,7 @@ def restore_turn_user_message(messages, turn_index: int) -> None:
 
 @contextlib.contextmanager
 def injected(messages):
-    """A context manager that yields the list to send: the newest user turn with its memories, no private keys.
-
-    The history itself is not touched, whatever happens inside.
-    """
+    """Yields the list to send: the newest user turn with its memories, no private keys. The history stays as it is."""
     sent = [dict(message) if isinstance(message, dict) else message for message in messages]
     prepare_turn_memory_context(sent)
     yield [{key: value for key, value in message.items() if not str(key).startswith("_")}
@@ -3695,8 +3561,7 @@ def _mcp_add(store, memory_type, content):
     reason = reject_reason(content, memory_type=memory_type) if allowed else "类型应为 preference 或 decision"
     if reason:
         raise MemoryStoreError("没有保存：" + reason)
-    codes = resolve_stock_codes(content)
-    return {"id": store.save_memory(memory_type, content, codes, metadata={"extractor": "mcp"})}
+    return {"id": store.save_memory(memory_type, content, resolve_stock_codes(content), metadata={"extractor": "mcp"})}
 
 
 # name: (function, description, properties, required, writes)
@@ -3721,7 +3586,7 @@ def _mcp_reply(store, tools: dict, line: bytes) -> dict | None:
     answer = (-32700, "parse error") if fields is None else (-32600, "invalid request")
     if isinstance(fields, dict):
         id, method, params = fields.get("id"), fields.get("method"), fields.get("params", {})
-        if "id" not in fields and method or "method" not in fields and ("result" in fields or "error" in fields):
+        if "id" not in fields and method or "method" not in fields and {"result", "error"} & fields.keys():
             return None
         id = id if type(id) in (str, int) else None
         if fields.get("jsonrpc") == "2.0" and isinstance(method, str) and id is not None:
@@ -3754,8 +3619,7 @@ def _mcp_call(store, tool, arguments):
         return -32602, "unknown tool, or arguments that are no object"
     run, _, properties, required, _ = tool
     kinds = {key: int if about["type"] == "integer" else str for key, about in properties.items()}
-    wrong = [key for key in {**dict.fromkeys(required), **arguments}
-             if type(arguments.get(key)) is not kinds.get(key)]
+    wrong = [key for key in dict.fromkeys([*required, *arguments]) if type(arguments.get(key)) is not kinds.get(key)]
     try:
         answer = {"error": "缺少或不对的参数：" + "、".join(wrong)} if wrong else run(store, **arguments)
     except COMMAND_ERRORS as error:
@@ -3809,7 +3673,7 @@ def _cmd_summarize(store, args):
         return outcome, "没有提取：{skipped}"
     rows = []
     for key, word in OUTCOME_WORDS.items():
-        for item in outcome.get(key, ()):
+        for item in outcome[key]:
             if isinstance(item, int):
                 item = key != "pending" and store.get_memory_by_id(item) or {"id": item}
             rows.append(dict({"content": item} if isinstance(item, str) else item, result=word))
@@ -3834,17 +3698,14 @@ def _cmd_pending(store, args):
         return rows, "id kind session_id date tries owner last_error"
     done = run_pending(_model(), store=store, by_hand=True, progress=progress)
     left = ["#%d %s" % (entry.id, entry.last_error) for entry in store.list_pending()]
-    summary = "完成 %d 项，还剩 %d 项" % (done, len(left))
-    return {"done": done, "left": left}, lambda _: "\n".join([summary] + left), bool(left)
+    lines = ["完成 %d 项，还剩 %d 项" % (done, len(left))] + left
+    return {"done": done, "left": left}, lambda _: "\n".join(lines), bool(left)
 
 
 def _cmd_export(store, args):
     rows, problem = store.export_rows()
     data = "".join(context_archive.safe_json(row) + "\n" for row in rows).encode("utf-8")
-    if args.file == "-":
-        sys.stdout.buffer.write(data)
-    else:
-        context_archive.write_private(args.file, data)
+    sys.stdout.buffer.write(data) if args.file == "-" else context_archive.write_private(args.file, data)
     print("导出 %d 条%s" % (len(rows), "，是损坏的数据库里能读的全部：" + problem if problem else ""), file=sys.stderr)
     return [], None, bool(problem)
 
@@ -3894,7 +3755,7 @@ def _cmd_demo(store, args):
     with tempfile.TemporaryDirectory() as home:
         talk = os.path.join(home, "talk.json")
         context_archive.write_private(talk, context_archive.safe_json(DEMO_TALK).encode("utf-8"))
-        print("\n".join("[{role}] {content}".format_map(turn) for turn in DEMO_TALK))
+        print(dialogue_text(DEMO_TALK))
         for words in (["summarize", talk, "--offline"], ["candidates"], ["recall", DEMO_QUESTION], ["trace", "2"]):
             print("\n$ python memory.py " + " ".join(words).replace(talk, "talk.json"))
             _run(words + ["--home", home])
@@ -3907,52 +3768,53 @@ def _since(text: str) -> str:
     return utc_text(time.mktime(time.strptime(text, "%Y-%m-%d")))
 
 
-def _arg(*names, **options):
-    return names, options
-
-
-_TEXT, _ID = _arg("text", metavar="文字", nargs="+"), _arg("id", metavar="编号", type=int)
-_FILE = _arg("file", metavar="文件", help="- 为标准输入")
-_NUMBER = _arg("-n", "--number", metavar="N", type=int, default=20, help="最多几条（默认 %(default)s）")
-_COMMON = (_arg("--format", choices=("table", "json", "jsonl"), default="table", help="输出格式（默认 table）"),
-           _arg("--home", metavar="目录", help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）"))
-# (name, function, help, example, arguments)
+# What argparse is told of each argument; the brackets of [text] are no part of its name.
+ARGUMENTS = {
+    "text": {"metavar": "文字", "nargs": "+"}, "[text]": {"metavar": "文字", "nargs": "*"},
+    "id": {"metavar": "编号", "type": int}, "file": {"metavar": "文件", "help": "- 为标准输入"},
+    "[file]": {"metavar": "文件", "nargs": "?", "default": "-", "help": "不写为标准输出"},
+    "type": {"choices": [name for name, kind in MEMORY_TYPES.items() if kind.section]},
+    "--type": {"choices": list(MEMORY_TYPES)}, "--level": {"choices": ("L1", "L2", "L3")},
+    "--since": {"type": _since, "metavar": "时间", "help": "7d、12h 或 2026-11-01"},
+    "--all": {"action": "store_true", "help": "也列出已被取代的、过期的和标记"},
+    "-n/--number": {"metavar": "N", "type": int, "default": 20, "help": "最多几条（默认 %(default)s）"},
+    "--explain": {"action": "store_true", "help": "也显示依据，和没有带上的与原因"},
+    "--session-id": {"default": ""}, "--offline": {"action": "store_true", "help": "不用模型，只按规则"},
+    "--run": {"action": "store_true", "help": "现在做完"}, "--drop": {"type": int, "metavar": "编号", "help": "丢弃一项"},
+    "--keep-days": {"type": int, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 90；0 只留偏好和画像"},
+    "--import": {"dest": "source", "metavar": "文件", "help": "CSV 或 JSON 名单"},
+    "--fix": {"action": "store_true", "help": "修复权限、检索词和索引"},
+    "--allow-write": {"action": "store_true", "help": "允许 add_memory"},
+    "--format": {"choices": ("table", "json", "jsonl"), "default": "table", "help": "输出格式（默认 table）"},
+    "--home": {"metavar": "目录", "help": "数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）"},
+    "--version": {"action": "version", "version": __version__},
+}
+# (name, function, help, the arguments of an example, arguments)
 VERBS = (
-    ("list", _cmd_list, "列出记忆，最新的在前；不写命令时就是它", "list --type decision --since 7d", (
-        _arg("--type", choices=list(MEMORY_TYPES)), _arg("--level", choices=("L1", "L2", "L3")),
-        _arg("--since", type=_since, metavar="时间", help="7d、12h 或 2026-11-01"),
-        _arg("--all", action="store_true", help="也列出已被取代的、过期的和标记"), _NUMBER)),
-    ("search", lambda store, args: (_search(store, args.text, args.number),
-                                    "id memory_type codes date score content"),
-     "查找记忆", "search 尾盘", (_TEXT, _NUMBER)),
-    ("recall", _cmd_recall, "这句话会带上哪些记忆", "recall --explain 快收盘了，比亚迪能不能进？", (
-        _TEXT, _arg("--explain", action="store_true", help="也显示依据，和没有带上的与原因"))),
-    ("trace", lambda store, args: (store.trace_memory(args.id), _trace_text), "一条记忆的来历", "trace 12", (_ID,)),
-    ("add", _cmd_add, "保存一条记忆，股票按文字识别", "add preference 只在尾盘买入", (
-        _arg("type", choices=[name for name, kind in MEMORY_TYPES.items() if kind.section]), _TEXT)),
-    ("delete", _cmd_delete, "删除一条记忆", "delete 12", (_ID,)),
-    ("summarize", _cmd_summarize, "从一段对话（JSON 消息）提取记忆", "summarize talk.json --session-id s42 --offline", (
-        _FILE, _arg("--session-id", default=""), _arg("--offline", action="store_true", help="不用模型，只按规则"))),
-    ("refresh", _cmd_refresh, "由模型归纳画像和剧本", "refresh", ()),
-    ("pending", _cmd_pending, "没有做完的摘要", "pending --run", (
-        _arg("--run", action="store_true", help="现在做完"), _arg("--drop", type=int, metavar="编号", help="丢弃一项"))),
+    ("list", _cmd_list, "列出记忆，最新的在前；不写命令时就是它", "--type decision --since 7d",
+     "--type --level --since --all -n/--number"),
+    ("search", lambda store, args: (_search(store, args.text, args.number), "id memory_type codes date score content"),
+     "查找记忆", "尾盘", "text -n/--number"),
+    ("recall", _cmd_recall, "这句话会带上哪些记忆", "--explain 快收盘了，比亚迪能不能进？", "text --explain"),
+    ("trace", lambda store, args: (store.trace_memory(args.id), _trace_text), "一条记忆的来历", "12", "id"),
+    ("add", _cmd_add, "保存一条记忆，股票按文字识别", "preference 只在尾盘买入", "type text"),
+    ("delete", _cmd_delete, "删除一条记忆", "12", "id"),
+    ("summarize", _cmd_summarize, "从一段对话（JSON 消息）提取记忆", "talk.json --session-id s42 --offline",
+     "file --session-id --offline"),
+    ("refresh", _cmd_refresh, "由模型归纳画像和剧本", "", ""),
+    ("pending", _cmd_pending, "没有做完的摘要", "--run", "--run --drop"),
     ("rejected", lambda store, args: (store.list_rejected(), "date memory_type reason content source_ref"),
-     "没有存的内容和原因", "rejected", ()),
-    ("candidates", lambda store, args: (store.list_candidates(), "id memory_type date content"),
-     "等你确认的候选", "candidates", ()),
-    ("confirm", lambda store, args: _saved(store, store.confirm_candidate(args.id)), "确认一条候选", "confirm 3", (_ID,)),
+     "没有存的内容和原因", "", ""),
+    ("candidates", lambda store, args: (store.list_candidates(), "id memory_type date content"), "等你确认的候选", "", ""),
+    ("confirm", lambda store, args: _saved(store, store.confirm_candidate(args.id)), "确认一条候选", "3", "id"),
     ("prune", lambda store, args: ({"pruned": store.prune_memories(args.keep_days)}, "清理了 {pruned} 条"),
-     "清理过期的记忆", "prune --keep-days 60", (
-         _arg("--keep-days", type=int, default=DEFAULT_KEEP_DAYS, metavar="天", help="默认 90；0 只留偏好和画像"),)),
-    ("export", _cmd_export, "导出记忆为 JSON lines", "export memories.jsonl", (
-        _arg("file", metavar="文件", nargs="?", default="-", help="不写为标准输出"),)),
-    ("import", _cmd_import, "导入记忆，已有的跳过", "import memories.jsonl", (_FILE,)),
-    ("stocks", _cmd_stocks, "股票名单；文字识别成哪些股票、为什么", "stocks 中国平安银行怎么看", (
-        _arg("text", metavar="文字", nargs="*"), _arg("--import", dest="source", metavar="文件", help="CSV 或 JSON 名单"))),
-    ("doctor", _cmd_doctor, "检查", "doctor --fix", (_arg("--fix", action="store_true", help="修复权限、检索词和索引"),)),
-    ("mcp", _cmd_mcp, "作为 MCP 服务器（标准输入输出）", "mcp", (
-        _arg("--allow-write", action="store_true", help="允许 add_memory"),)),
-    ("demo", _cmd_demo, "在临时目录里演示全过程", "demo", ()),
+     "清理过期的记忆", "--keep-days 60", "--keep-days"),
+    ("export", _cmd_export, "导出记忆为 JSON lines", "memories.jsonl", "[file]"),
+    ("import", _cmd_import, "导入记忆，已有的跳过", "memories.jsonl", "file"),
+    ("stocks", _cmd_stocks, "股票名单；文字识别成哪些股票、为什么", "中国平安银行怎么看", "[text] --import"),
+    ("doctor", _cmd_doctor, "检查", "--fix", "--fix"),
+    ("mcp", _cmd_mcp, "作为 MCP 服务器（标准输入输出）", "", "--allow-write"),
+    ("demo", _cmd_demo, "在临时目录里演示全过程", "", ""),
 )
 
 
@@ -3962,22 +3824,23 @@ def _parse(argv):
     at = 0
     while at < len(argv) and argv[at].startswith(("--home", "--format")):
         at += 1 if "=" in argv[at] else 2
-    name, rest = (argv[at], argv[:at] + argv[at + 1:]) if at < len(argv) else ("list", argv)
-    if name.startswith("-") and name not in ("-h", "--help", "--version"):
-        name, rest = "list", argv
-    _, run, about, example, arguments = next((verb for verb in VERBS if verb[0] == name), (
-        "", None, "交易助手的长期记忆", "list", [_arg("--version", action="version", version=__version__)]))
+    name, rest = "list", argv
+    if at < len(argv) and (not argv[at].startswith("-") or argv[at] in ("-h", "--help", "--version")):
+        name, rest = argv[at], argv[:at] + argv[at + 1:]
+    _, run, about, example, arguments = next(
+        (verb for verb in VERBS if verb[0] == name), ("", None, "交易助手的长期记忆", "list", "--version"))
     others = "" if run else "\n\n命令（-h 在后面说明它的选项）：\n" + "\n".join("  %-12s%s" % verb[:3:2] for verb in VERBS)
     # The width of the terminal is asked for a help text only: that loads shutil.
     width = 80 if run and not {"-h", "--help"} & set(argv) else None
+    prog = "memory.py " + name if run else "memory.py"
     parser = argparse.ArgumentParser(
-        prog="memory.py " + name if run else "memory.py", usage=None if run else "%(prog)s [命令] [选项]",
-        description=about, epilog="例：python memory.py " + example + others,
+        prog=prog, usage=None if run else "%(prog)s [命令] [选项]", description=about,
+        epilog=("例：python %s %s" % (prog, example)).rstrip() + others,
         formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, width=width))
-    for names, options in (*arguments, *_COMMON):
-        parser.add_argument(*names, **options)
+    for key in (arguments + " --format --home").split():
+        parser.add_argument(*key.strip("[]").split("/"), **ARGUMENTS[key])
     if not run:
-        parser.parse_args([name] if name.startswith("-") else [])
+        parser.parse_known_args([name])  # ends here for --help and --version
         parser.error("没有这个命令：" + name)
     args = parser.parse_args(rest, argparse.Namespace(run_verb=run))
     args.text = " ".join(getattr(args, "text", ()))
