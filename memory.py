@@ -3401,7 +3401,7 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
     left_out, known = [(hit, "limit") for hit in found["limit"]], {r["id"] for rows in found.values() for r in rows}
     for section, lines in lay_out(found, max_chars_per_memory, max_total_chars).items():
         for row, line in zip(found[section], lines):
-            why = "；".join("%s %s" % (PIPELINE_WORDS[name], " ".join(words))
+            why = "；".join("%s %s" % (PIPELINE_WORDS[name], " ".join(words[:MAX_KEYWORDS]))
                            for name, words in row.get("_pipelines", {}).items() if words)
             score = round(row["_score"], 3) if "_score" in row else None
             out.append({"id": row["id"], "section": section, "score": score, "why": why, "content": line})
@@ -3463,6 +3463,7 @@ source_ref:来源 kind:种类 session_id:会话 tries:次数 owner:处理者 las
 path:路径 rows:行数 problem:问题 files:文件 bytes:字节 writable:可写 journal_mode:日志模式 pending:待处理 candidates:候选
 archives:份数 summary:摘要 duplicates:去重 milliseconds:毫秒 note:说明""".split())
 STATE_WORDS = {"live": "有效", "superseded": "已被取代", "expired": "已过期", "mark": "标记"}
+YES_NO = {"True": "是", "False": "否"}
 OUTCOME_WORDS = {"stored": "已存", "duplicates": "重复", "refused": "拒绝", "candidates": "候选", "pending": "待处理"}
 NO_MODEL = ("没有配置模型：请设置 WYCKOFF_LLM_BASE_URL、WYCKOFF_LLM_API_KEY、WYCKOFF_LLM_MODEL（或 OPENAI_BASE_URL、"
             "OPENAI_API_KEY、OPENAI_MODEL）；没有模型时 summarize 可加 --offline 按规则提取")
@@ -3489,7 +3490,8 @@ def _tree(branches: list, indent: str = "\n") -> str:
 
 def _trace_text(trace: dict) -> str:
     def quotes(source):
-        return [("第 %s 条 [%s] %s" % tuple(map(q.get, ("position", "role", "text"))), ()) for q in source["evidence"]]
+        return [("第 %d 条 [%s] %s" % (finite(quote.get("position"), 0) + 1, quote.get("role"), quote.get("text")), ())
+                for quote in source["evidence"]]
     row, chat, stamp = trace["row"], trace["chat_log"], parse_time(trace["row"]["created_at"])
     when = "时间不明" if stamp is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stamp))
     facts = (row["memory_level"], STATE_WORDS[trace["state"]], row["codes"], when, "置信度 %s" % row["confidence"],
@@ -3735,9 +3737,9 @@ def _cmd_doctor(store, args):
             report[name] = facts = {"problems": [], **(look(store) or {})}
         except COMMAND_ERRORS as error:
             report[name] = facts = {"problems": [safe_line(error)]}
-        seen = ["%s %s" % (HEADINGS.get(key, key), str(value).strip("{}").replace("'", ""))
-                for key, value in facts.items() if not key.startswith("problem")]
-        lines += [name + "：" + "，".join(seen)] + ["  ! " + problem for problem in facts["problems"]]
+        seen = ["%s %s" % (HEADINGS.get(key, key), YES_NO.get(str(value), str(value).strip("{}").replace("'", "")))
+                for key, value in facts.items() if not key.startswith("problem") and value not in ({}, "")]
+        lines += [name + "：" + ("，".join(seen) or "—")] + ["  ! " + problem for problem in facts["problems"]]
     return report, lambda _: "\n".join(lines), any(facts["problems"] for facts in report.values())
 
 
@@ -3762,10 +3764,14 @@ def _cmd_demo(store, args):
 
 
 def _since(text: str) -> str:
-    """created_at of `7d` or `12h` ago, or of the start of the local day `2026-11-01`. Raises ValueError."""
+    """created_at of `7d` or `12h` ago, or of the start of the local day `2026-11-01`; argparse tells what is none."""
+    import argparse
     if text[-1:] in "dh" and text[:-1].isdecimal() and len(text) < 6:
         return utc_text(time.time() - int(text[:-1]) * (DAY_S if text[-1] == "d" else DAY_S / 24))
-    return utc_text(time.mktime(time.strptime(text, "%Y-%m-%d")))
+    try:
+        return utc_text(time.mktime(time.strptime(text, "%Y-%m-%d")))
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError("%r 不是时间（应为 7d、12h 或 2026-11-01）" % text) from None
 
 
 # What argparse is told of each argument; the brackets of [text] are no part of its name.
