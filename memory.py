@@ -574,7 +574,7 @@ class ModelInputError(ModelError):
 
 # -------------------------------------------------------------------------------------------------------------- Text
 def safe_line(text) -> str:
-    """One line without control or invisible characters and with secrets masked; '' for None, bytes are read as UTF-8."""
+    """One line without control or invisible characters, secrets masked; '' for None, bytes are read as UTF-8."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return " ".join(context_archive.mask_secrets(context_archive.clean_text("" if text is None else str(text))).split())
@@ -618,14 +618,12 @@ _WRAPPER = Pattern(r"[<＜]\s{0,8}(?=/?\s{0,8}(?:relevant[-_\s]?memories|current
 
 def neutral(text: str) -> str:
     """The text with our own tags and chat marks made harmless (‹ for <); any other < and > stays as it is."""
-    if "<" not in text and "＜" not in text:
-        return text
-    return _WRAPPER.sub("‹", text)
+    return _WRAPPER.sub("‹", text) if "<" in text or "＜" in text else text
 
 
 @functools.lru_cache(maxsize=1024)
 def shown(text: str) -> str:
-    """A stored text as a model may read it: one line, masked, without our tags. Kept, for the same rows come every turn."""
+    """A stored text as a model may read it: one line, masked, no tags of ours. Kept: the same rows come every turn."""
     return neutral(safe_line(text))
 
 
@@ -637,13 +635,11 @@ def own_text(message: dict) -> str:
         return text
     while CONTEXT_OPEN in text:
         before, _, rest = text.partition(CONTEXT_OPEN)
-        closed = CONTEXT_CLOSE in rest
-        text = before + (rest.partition(CONTEXT_CLOSE) if closed else rest.partition(MESSAGE_OPEN))[2]
+        text = before + rest.partition(CONTEXT_CLOSE if CONTEXT_CLOSE in rest else MESSAGE_OPEN)[2]
     return text.replace(MESSAGE_OPEN, "").replace(MESSAGE_CLOSE, "").strip() if MESSAGE_OPEN in text else text
 
 
 _TERM_RUN = Pattern(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
-_TERM_CHINESE = Pattern(r"[\u4e00-\u9fff]{2,}")
 _TERM_SENTENCE = Pattern(r"[^。!?;\n]{2,}[。!?;\n]?")
 _TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
 _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
@@ -657,7 +653,7 @@ _TERM_HOURS = (("c早盘", "0915", "1000"), ("c尾盘", "1430", "1500"))  # the 
 
 @functools.lru_cache(maxsize=1)
 def _concept_forms() -> dict:
-    """CONCEPTS as {first one or two characters: [(head, tail, tokens)]}, longest form first; tail is what follows a gap."""
+    """CONCEPTS as {first one or two characters: [(head, tail, tokens)]}, longest form first; tail follows a gap."""
     tokens, forms = {}, {}
     for concept in map(str.split, re.split("[|\n]", CONCEPTS)):
         for form in concept:
@@ -671,7 +667,7 @@ def _concept_forms() -> dict:
 
 
 def _term_concepts(text: str) -> tuple:
-    """(tokens of the concepts in plain text, their forms); a form within a longer one counts not, pe in open neither."""
+    """(tokens of the concepts in plain text, their forms); no form within a longer one counts, nor pe in open."""
     tokens, heads, covered, forms = [], [], 0, _concept_forms()
     pairs = map(operator.add, text, text[1:] + "\n")
     for start, candidates in enumerate(map(forms.get, pairs, map(forms.get, text))):
@@ -679,9 +675,10 @@ def _term_concepts(text: str) -> tuple:
             end = start + len(head)
             if not text.startswith(head, start):
                 continue
+            around = text[start - 1:start] + text[end:end + 1]
             if tail:
                 tokens += names if text.find(tail, end, end + GAP_CHARS + len(tail)) >= 0 else ()
-            elif end > covered and not (head[0].isascii() and re.search("[a-z0-9]", text[start - 1:start] + text[end:end + 1])):
+            elif end > covered and not (head[0].isascii() and re.search("[a-z0-9]", around)):
                 tokens += names
                 heads.append(head)
                 covered = end
@@ -724,26 +721,22 @@ def _term_pieces(text: str) -> list:
     return found
 
 
-def _is_stop(term: str) -> bool:
-    return term in STOP_TERMS or term[0] in STOP_HEADS or term[-1] in STOP_TAILS
+def _telling_pieces(text: str) -> list:
+    return [piece for piece in _term_pieces(text)
+            if not (piece in STOP_TERMS or piece[0] in STOP_HEADS or piece[-1] in STOP_TAILS)]
 
 
 def search_terms(text: str) -> list:
-    """The terms under which a memory is found (column search_text), unique, in order; [] when it has none.
-
-    Only letters, digits and Chinese characters, so that FTS5's unicode61 keeps each as one token. A concept is
-    'c' and its name: no Latin word and no pair of characters can be mistaken for it.
-    """
+    """The terms under which a memory is found (column search_text), unique, in order; [] when it has none."""
+    # Only letters, digits and Chinese, so that FTS5's unicode61 keeps each as one token. A concept is 'c' and its name:
+    # no Latin word and no pair of characters can be mistaken for it.
     plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower()
     return list(dict.fromkeys(_term_concepts(plain)[0] + _term_numbers(plain) + _term_pieces(plain)))
 
 
 def query_weights(text: str) -> dict:
-    """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject.
-
-    A pasted 100 kB cost no more than two pages: only the ends are looked at, and there the last, the first and the
-    asking sentences.
-    """
+    """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject."""
+    # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
     if len(text) > 2 * QUERY_END_CHARS:
         text = text[:QUERY_END_CHARS] + "\n" + text[-QUERY_END_CHARS:]
     plain = unicodedata.normalize("NFKC", text).lower()
@@ -756,9 +749,8 @@ def query_weights(text: str) -> dict:
     for term in _term_numbers(plain):
         weights.setdefault(term, 1.0 if _is_concept(term) else NUMBER_WEIGHT)
     said = set(_term_pieces(" ".join(forms)))
-    for term in _term_pieces(plain):
-        if not _is_stop(term):
-            weights.setdefault(term, FORM_WEIGHT if term in said and not term.isascii() else 1.0)
+    for term in _telling_pieces(plain):
+        weights.setdefault(term, FORM_WEIGHT if term in said and not term.isascii() else 1.0)
     if len(plain) <= DATA_REQUEST_CHARS and any(mark in plain for mark in DATA_REQUESTS):
         weights = {term: weight * DATA_REQUEST_WEIGHT for term, weight in weights.items()}
     return dict(list(weights.items())[:MAX_QUERY_TERMS])
@@ -775,8 +767,7 @@ def _is_concept(term: str) -> bool:
 
 def _extract_keywords(text: str) -> list:
     """The first MAX_KEYWORDS two-character pieces of Chinese runs that are no stop terms; [] when there are none."""
-    runs = _TERM_CHINESE.findall(text[:QUERY_END_CHARS])
-    pairs = (pair for run in runs for pair in map(operator.add, run, run[1:]) if not _is_stop(pair))
+    pairs = [piece for piece in _telling_pieces(text[:QUERY_END_CHARS]) if min(piece) >= "\u4e00"]
     return list(dict.fromkeys(pairs))[:MAX_KEYWORDS]
 
 
@@ -784,8 +775,7 @@ def _extract_keywords(text: str) -> list:
 _SAME_NUMERALS = {ten + one: str(10 * tens + ones) for ones, one in enumerate(["", *"一二三四五六七八九"])
                   for tens, ten in enumerate(["", "十", *(digit + "十" for digit in "二三四五六七八九")])}
 # Only before a measure word: 万一, 十字星 and 二次 (确认) are words, 三四天 is a range.
-_SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}"
-                           "(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日)")
+_SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日)")
 _SAME_PERCENT = Pattern(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:\.\d{1,4})?)(?:个点|(成)(?![交本功]))")
 _SAME_SIGNS = str.maketrans("−–—~〜≧≦两", "-----≥≤二")
 _SAME_WEIGHTLESS = Pattern(r"(?<![\w%])(?:用户|用戶|我|本人)|[之以](?=[后前内])|[的了就是啊呢吧呀嘛哦啦]|-(?!\d)"
@@ -794,11 +784,9 @@ _SAME_MARKS = Pattern(r"[^\w<>≤≥≠=+%±./:*×-]+|_+")
 
 
 def normalise(text: str) -> str:
-    """The text as it is compared: two texts are the same memory when this is equal; '' when it has no word.
-
-    NFKC, lower case, numbers in one spelling (三成 = 3成 = 30%), no particles, punctuation, 用户, 我. Operators, signs,
-    decimal points and clock colons stay: >5% is not <5%, 1.5成 is not 15成.
-    """
+    """The text as it is compared: two texts are the same memory when this is equal; '' when it has no word."""
+    # NFKC, lower case, numbers in one spelling (三成 = 3成 = 30%), no particles, punctuation, 用户, 我. Operators, signs,
+    # decimal points and clock colons stay: >5% is not <5%, 1.5成 is not 15成.
     text, rest = unicodedata.normalize("NFKC", text[:COMPARE_CHARS]).lower(), text[COMPARE_CHARS:]
     text = text.translate(_SAME_SIGNS).replace(">=", "≥").replace("<=", "≤")
     text = _SAME_NUMERAL.sub(lambda m: _SAME_NUMERALS.get(m.group(), m.group()), text)
@@ -820,9 +808,8 @@ _REPLY_THINKING = Pattern(
     r"(?im)([<◁\[]\|?(?:/|end_of_)(?:seed:)?(?:think|thought|reason)\w*\|?[>▷\]]|<\|channel\|>final|assistantfinal"
     r"|^[ \t*#>\d.、-]{0,12}(?:(?:最终|正式)(?:答案|输出|结果|回答)|final (?:answer|output))[ \t*]{0,4}(?:[:：]|$))"
     r"|<\|channel\|>|[<◁\[]\|?(?:begin_of_|seed:)?(?:think|thought|reason)\w*(?:\s[^<>\n]{0,40})?\|?[>▷\]]")
-_REPLY_MARKUP = Pattern(
-    r"<[|｜][^|｜<>\n]{1,40}[|｜]>|<(?:s|eos|bos|br|p|li|answer|output)\s?/?>|[<\[]/[^<>\[\]/\s]{1,20}[>\]]|\[INST\]"
-    r"|[`~]{3,}(?:[a-z]{2,10}(?=\s))?|(?:例如|比如|示例)[:：]\s?\n(?:[^\n]+\n)+")
+_REPLY_MARKUP = Pattern(r"<[|｜][^|｜<>\n]{1,40}[|｜]>|<(?:s|eos|bos|br|p|li|answer|output)\s?/?>|[<\[]/[^<>\[\]/\s]{1,20}"
+    r"[>\]]|\[INST\]|[`~]{3,}(?:[a-z]{2,10}(?=\s))?|(?:例如|比如|示例)[:：]\s?\n(?:[^\n]+\n)+")
 _REPLY_TAGS = {tag: name for name, row in MEMORY_TYPES.items() if row.asked
                for tag in (name, name + "s", *row.reply_tags)}
 _REPLY_NAME = r"(%s)[ \d一二三a-z/（(._#-]{0,14}[)）]?" % "|".join(sorted(_REPLY_TAGS, key=len, reverse=True))
@@ -843,11 +830,10 @@ _REPLY_ASIDE = Pattern(r"[\[［【〖][^\]］】〗]{1,12}[\]］】〗]|以上|�
 _REPLY_PART = Pattern(r"(?:\w{0,2}(?:条件|场景|范围|信号|动作|步骤|方式|禁忌|禁止|纪律)|退出|止损|止盈|仓位|例外)[:：]")
 _REPLY_PLACEHOLDER = Pattern("<.{0,30}>|[x×某]{0,9}|(?:具体|记忆|偏好|决策)?(?:内容|描述|content)|同上|略|未知")
 # A clause says "nothing" when it is such a word, or denies and consists of the signs of 本次对话没有值得记住的偏好.
-_REPLY_NOTHING = Pattern(
-    r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|none|n/?a|null|nil|nothing)\s{0,3}(?:[\W_]{0,4}$|[（(，,。.；;！!—–])"
-    r"|no (?:new |clear )?(?:memories|preferences|decisions)\b|(?=.{0,40}?(?:[无無没沒未]|不[足涉存包]))(?:不[足涉存包]|[\W_"
-    r"无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得"
-    r"找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
+_REPLY_NOTHING = Pattern(r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|none|n/?a|null|nil|nothing)\s{0,3}(?:[\W_]{0,4}$|"
+    r"[（(，,。.；;！!—–])|no (?:new |clear )?(?:memories|preferences|decisions)\b|(?=.{0,40}?(?:[无無没沒未]|"
+    r"不[足涉存包]))(?:不[足涉存包]|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得找看见透露明确显新的相关具稳定值需要"
+    "可长期记記忆憶住录保存入偏好决決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
 _REPLY_ECHOES = set(map(normalise, PROMPT_EXAMPLES))
 _REPLY_JSON_START = Pattern(r"\{\s{0,20}[\"}]|\[\s{0,20}[\"{\]]")
 
@@ -903,8 +889,7 @@ def _reply_items(lines: list, layers: bool) -> list:
             break
         if tag:
             words = [tag.group(1)] + _REPLY_NEXT_TAG.split(line[tag.end():])
-            for name, content in zip(words[::2], words[1::2]):
-                found.append([_REPLY_TAGS[name.lower()], content.lstrip(" \t:：_")])
+            found += [[_REPLY_TAGS[name.lower()], text.lstrip(" \t:：_")] for name, text in zip(words[::2], words[1::2])]
             opened, group = bool(found[-1][1]), "" if found[-1][1] else found[-1][0]
         elif not body or _REPLY_ASIDE.match(body):
             opened, group = False, "" if body else group
@@ -948,29 +933,24 @@ def parse_layers(reply: str) -> list:
 
 
 # What denies it in the same clause, the verdict, the id right after it. "The new memory" is no verdict.
-_REPLY_VERDICT = Pattern(
-    r"((?:\bno(?:t|r|thing)?\b|n't|n’t|[不非無无没沒](?!同))[^.,;:。、\n]{0,30}?)?(?<![a-z_])"
+_REPLY_VERDICT = Pattern(r"((?:\bno(?:t|r|thing)?\b|n't|n’t|[不非無无没沒](?!同))[^.,;:。、\n]{0,30}?)?(?<![a-z_])"
     r"(new(?! ?(?:记忆|规则)| (?!because|since|as |or |and |dup|sup)[a-z])|duplicate|supersede)(?:(?<=e)[sd])?(?![a-z_])"
     r"(?:(?:[^\w。-]|- |of|with|to|the|id|existing|memory|记忆|编号|[第与]){0,16}(?<!\d)(\d{1,18})(?![\d%]|[.:]\d))?", re.I)
 
 
 def parse_dedup(reply: str, existing_ids) -> tuple:
     """("new", None), ("duplicate", id) or ("supersede", id); ReplyError unless there is exactly one verdict."""
-    text, votes = unicodedata.normalize("NFKC", _reply_answer(reply)), {}
-    for denied, verdict, number in _REPLY_VERDICT.findall(text):
-        if not denied:
-            votes.setdefault(verdict.lower(), set()).update([int(number)] if number else [])
-    verdict, numbers = votes.popitem() if len(votes) == 1 else ("", set())
-    if verdict == "new":
-        return verdict, None
-    if len(numbers) != 1 or not numbers <= {int(number) for number in existing_ids}:
+    text = unicodedata.normalize("NFKC", _reply_answer(reply))
+    votes = [(verdict.lower(), number) for denied, verdict, number in _REPLY_VERDICT.findall(text) if not denied]
+    verdicts, numbers = {verdict for verdict, _ in votes}, {int(number) for _, number in votes if number}
+    if verdicts == {"new"}:
+        return "new", None
+    if len(verdicts) != 1 or len(numbers) != 1 or not numbers <= set(map(int, existing_ids)):
         raise ReplyError("no single verdict on %s in the reply %r" % (sorted(existing_ids), text[:80]))
-    return verdict, numbers.pop()
+    return verdicts.pop(), numbers.pop()
 
 
 # --------------------------------------------------------------------------------------------------------- Judgement
-
-
 # -- duplicates: same statement, same subject --
 # One pattern a row, one group a side; the sides exclude each other. From the vocabulary of A-share trading rules.
 _SAME_OPPOSITES = [Pattern(row) for row in r"""
@@ -987,8 +967,7 @@ _SAME_SUBJECTS = [Pattern(row) for row in """
 _SAME_FILLER = Pattern("一律|一概|坚决|有效|必须|[且并而也都还又会要则那这该其把将于所以因为话]")
 _SAME_NUMBER = Pattern(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
 # What a text denies, as one character: 追 in 不再追. 不管, 不低于, 除非, 特别 deny nothing.
-_SAME_DENIED = Pattern(
-    "不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌"
+_SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌"
     "|[不没未无别勿莫戒非])(?:再|会|能|要|想|去|愿意?|喜欢|打算|考虑|可以|允许|许|得|应该?|敢|做|搞|碰){0,2}([\u3400-\u9fff]?)")
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
@@ -999,15 +978,12 @@ def _same_conflict(a: str, b: str, rows) -> bool:
 
 
 def find_duplicate(content: str, rows, *, codes=None) -> int | None:
-    """The id of the row that already says this, None when none does.
-
-    rows are the living rows of one type. With codes (a list) given, a row bound to other stocks is no duplicate. An
-    equal row wins over a similar one, which may differ in filler only: no list of opposites is complete (清掉 -> 留着).
-    """
+    """The id of the row of one type that already says this, None when none does. With codes (a list): the same ones."""
+    # An equal row wins over a similar one, which may differ in filler only: no list of opposites is complete (清掉, 留着).
     mine, near = normalise(content), None
     for row in rows if mine else ():
         other = normalise(row.get("content") or "")
-        if codes is not None and set(codes) != set(filter(None, (row.get("codes") or "").split(","))):
+        if codes is not None and set(codes) != set(split_codes(row.get("codes") or "")):
             continue
         if other == mine:
             return row["id"]
@@ -1028,10 +1004,8 @@ def differs_in_substance(a: str, b: str) -> bool:
 
 
 def same_subject(old: str, new: str) -> bool:
-    """False when two rules are clearly about different things, so that the new one cannot replace the old one.
-
-    A threshold may change (15% -> 20%), what it is a threshold of may not. In doubt True: the model decided.
-    """
+    """False when two rules are clearly about different things, so that the new one cannot replace the old one."""
+    # A threshold may change (15% -> 20%), what it is a threshold of may not. In doubt True: the model decided.
     old, new = normalise(old[:COMPARE_CHARS]), normalise(new[:COMPARE_CHARS])
     codes, latin = [[set(re.findall(token, text)) for text in (old, new)] for token in (r"\d{6}", "[a-z]{2,}")]
     return not (codes[0] != codes[1] or all(latin) and not latin[0] & latin[1]
@@ -1043,36 +1017,33 @@ def same_subject(old: str, new: str) -> bool:
 # Patterns are matched against the plain spelling of a text. In them … is a gap inside one clause.
 _SPEECH_PHRASES = {
     "…": "[^,。]{0,10}", "<ROLE>": "(?:user|human|assistant|system|tool)",
-    "<DAY>": r"(?:[今昨明][天日早晚年]|大?前[天日](?![的]?[高低])|[上下]午|刚|目前|当[前下]|[现正]在|近[期来几\d]|最近|[这本上下][两几\d]?个?[天周波次轮里月]|"
+    "<DAY>": r"(?:[今昨明][天日早晚年]|大?前[天日](?![的]?[高低])|[上下]午|刚|目前|眼下|此刻|当[前下]|[现正]在|近[期来几\d]|最近|[这本上下][两几\d]?个?[天周波次轮里月]|"
     r"连续\d+[天日]|截至)",
     "<TRADE>": "(?:买|卖|[加减清建补]仓|加码|[撤挂下]单|止盈|割肉|[换调][成到]|抛|[出清]掉|接回|申购|认购)",
     "<LOT>": r"(?:[一二两三四五六七八九十百千\d]+(?:手|股(?!票)|万|份))"}
 
 
-def _speech_pattern(text, phrases=_SPEECH_PHRASES):
-    for name, words in phrases.items():
+def _speech_pattern(text):
+    for name, words in _SPEECH_PHRASES.items():
         text = text.replace(name, words)
     return Pattern(text)
 
 
 # -- the boundary --
 # What makes a sentence a rule, a habit or a reasoned decision. It may contain the words of today as a condition.
-_SPEECH_RULE = (
-    "如果|若|一旦|只要|遇到|凡是|每(?!盎司|股|吨|克|桶|手(?:盈|亏|赚))|除非|就(?!是)|(?<!刚)才(?!刚|开始)|则|(?<![当同暂及小实耗超])时(?![间段候分点刻代机]|$)|从[不来]|绝|"
-    "永|一律|必须|只[做买卖看在用选碰拿挂加要能配"
-    "留接]|(?<![差次])不(?![错好佳足大明断清知确利振行及是太稳同少]|打算|准备|可用)|观望(?!中)|回避|避[免开]|(?<![特个])别|剔除|排除|过滤|黑名单|的(?:票|股票?|个股|标的|公司|"
-    "品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|因为|所以|由于|原因|失效|宁可|无条件|先|[不少]于|[不低高]过|超过(?!\\d+[多余]?(?:[只家亿点]|个股))|[小大]于|以[内上下]|"
-    "[入出仓单]前|[最至顶][多少]|仅(?!有)|只要|都[要得]|一[天日周月]一|上限|控制|"
-    "(?<![涨跌])停(?![牌滞])|休息|放弃|纪律|原则|剧本|优先|习惯|喜欢|偏[好爱]|青睐|钟爱|信奉|采用|侧重|主攻|策略|讨厌|厌恶|一般(?!$)|通常|风格|倾向|坚持|总[在是]|经常|天天|次日|"
-    "比…更|统一|允许|接受|改为|教训|"
-    "^(?:回答|分析|报告|输出)|%…(?:止[损盈]|减|卖|清|离场|加|补|停|半)")
+_SPEECH_RULE = ("如果|若|一旦|遇到|凡是|每(?!盎司|股|吨|克|桶|手(?:盈|亏|赚))|除非|就(?!是)|(?<!刚)才(?!刚|开始)|则|(?<![当同暂及小实耗超])时(?![间段候分点刻代机]|"
+    "$)|从[不来]|绝|永|一律|必须|只[做买卖看在用选碰拿挂加要能配留接]|(?<![差次])不(?![错好佳足大明断清知确利振行及是太稳同少]|打算|准备|可用)|观望(?!中)|回避|避[免开]|(?<![特个])别|"
+    "剔除|排除|过滤|黑名单|的(?:票|股票?|个股|标的|公司|品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|因为|所以|由于|原因|失效|宁可|无条件|先|[不少]于|[不低高]过|"
+    r"超过(?!\d+[多余]?(?:[只家亿点]|个股))|[小大]于|以[内上下]|[入出仓单]前|[最至顶][多少]|仅(?!有)|都[要得]|一[天日周月]一|上限|控制|(?<![涨跌])停(?![牌滞])|休息|放弃|"
+    "纪律|原则|剧本|优先|习惯|喜欢|偏[好爱]|必[走卖减清撤砍出]|立[马即刻]|果断|固定|表格|通俗|白话|青睐|钟爱|信奉|采用|侧重|主攻|策略|讨厌|厌恶|一般(?!$)|通常|风格|倾向|坚持|总[在是]|经常|天天|次日|比…更|统一|允许|接受|改为|教训|^(?:回答|"
+    "分析|报告|输出)|%…(?:止[损盈]|减|卖|清|离场|加|补|停|半)")
 # The bare end of a clause that says what to do is enough beside a state, but not beside an order of the day.
 _SPEECH_ACT = _SPEECH_RULE + (
     "|(?:买入?|卖出?|[加减清建试补留]仓?|空仓(?!观望中)|离场|走人?|止[损盈]|减半|清掉|低吸|兑现|介入|出局|过节|新仓|追[涨高]停?|抄底|[降减加提][低少高]仓位|[降压留减加][到至])[一二三"
     r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|保留|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|是(?!否)|看(?![好空多淡涨跌]))")
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern. (?!) is found nowhere.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
-    ("持仓、成本或盈亏", "(?!)", r"^(?:用户|我)?(?:<DAY>|眼下|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
+    ("持仓、成本或盈亏", "(?!)", r"^(?:用户|我)?(?:<DAY>|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
     ("一次性操作", "(?!)", "(?:[今明][天日晚]|这[两几]天|[本这下]周|暂时)…不(?:操作|动|交易)|<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|"
      "本)[次笔单把]…(?:持有|拿|留)[到着]"),
     ("工具过程", "(?!)", "^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源|akshare|tushare|[a-z]+_[a-z_]+)…(?:[查询用取读拉抓算试]了|已[重改切恢]|返回|"
@@ -1082,11 +1053,11 @@ _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) 
      r"好奇)|疑[惑问]"),
     ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|^(?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
      "股[票市]|炒股|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,"
-     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
+     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|低买高卖|才|总[是会]?|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
+    ("一次性操作", "[每最如若就时只不]", "(?:想|打算|准备|先)…[买卖补加减清追抛来]<LOT>"),
     ("一次性操作", "(?!)", "<DAY>…(?:清|割|<TRADE>).{0,2}了(?!解)|(?:这一?|本)[次笔]…<TRADE>"),
     ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|^(?:用户|我)(?:手[里上]|[还仍只]){0,2}持有(?![期时])|持仓|手[里上中]|还[剩有]|成本|均价|被?套[牢了\d]|浮盈|亏|赚|"
-     r"盈利|收益|仓位[偏较已打]|资产|资金…\d[\d.]*[万元亿]|余额|"
-     r"市值|账户|场内|^(?:用户)?(?:已经?|仍|整体)?[\d满空半轻重%]+仓|<DAY>…(?<![加减清建补])仓"),
+     r"盈利|收益|仓位(?:[偏较已打]|…在)|持仓…最大的|资产|资金…\d[\d.]*[万元亿]|余额|市值|账户|场内|^(?:用户)?(?:已经?|仍|整体)?[\d满空半轻重%]+仓|<DAY>…(?<![加减清建补])仓"),
     ("一次性操作", _SPEECH_RULE, "(?:<DAY>|周[一二三四五]|打算|准备|计划|决定|想|已经?)…(?<!开始)<TRADE>|[买卖补加减清]了|[买卖补加减清建追抛割][入出进仓掉]?<LOT>|"
      "把…[单托]…[改挂撤调移]|(?:^|[今明].)请?[帮替给为](?:用户|"
      "我)(?!的)|(?:要求|让助?手?)(?:生成|查|出具|导出|列出|分析|对比|推荐|画|把|加入)|自选|[看查算]一下|提醒|(?<!自)已(?!知)|撤掉|新买|了(?!解|结)"),
@@ -1098,11 +1069,8 @@ _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) 
 
 
 def boundary_reason(content: str) -> str:
-    """Return a short Chinese reason why this text is surely no memory, '' when it may be one.
-
-    What a live tool answers better (quotes, holdings), what is over once it is done (an order) and what the agent did
-    are dropped; a rule that contains the same words as a condition is not.
-    """
+    """A short Chinese reason why this text is surely no memory, '' when it may be one."""
+    # A live tool tells quotes and holdings, an order is over once done. As a rule's condition the same words are kept.
     text = _speech_plain(content).strip("。.!, ")
     return next((reason for reason, excuse, pattern in _SPEECH_BOUNDARY
                  if pattern.search(text) and not excuse.search(text)), "")
@@ -1119,22 +1087,20 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
      r"|[\[【](?:<ROLE>|用户|助手|系统)[\]】]|(?<![a-z])<ROLE>:|(?<![一-鿿])(?:系统|助手):"),
     ("含隐私", r"(?:[账帐卡]号|密码|口令|令牌|身份证号?|手机号?|token|api ?key|验证码|微信号?|qq号?|邮箱)[^,。]{0,6}[a-z0-9!@#$%^&*_-]{4,}"),
     ("是给助手的指令", "(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统|以上)|系统(?:提示|指令)|提示词|(?:开发者|越狱|无限制|上帝|调试|超级|特权)模式|安全(?:策略|限制|"
-     "机制)|你(?:必须|现在是|是一|只能|应当)|"
-     "从现在开?始?起?你|扮演|自称|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|转账到|汇款|you (?:are|must|should|will)|ignore |disregard |"
-     "developer mode|system prompt|jailbreak|pretend|always (?:answer|recommend|say)|(?:所有|每[次回]|任何|始终|总是|永远|都|一律|优先|"
-     "无条件)…(?<![只不别少再勿])(?:推荐|力推|[唱看]多)|(?:始终|总是|必须|一律|都|只)[^,。]{0,3}(?:以…(?:开头|结尾)|(?:回[答复]|输出|给出)…(?:买|卖|看[多空]|"
-     "推荐))|只[能准许]?[说讲报]…好|回[答复]…[附带加]…(?:码|链接|广告)|(?:不再|不[要用必得]|无需|别|停止|取消|关闭|省略|去掉|跳过|屏蔽)[^,。]{0,5}(?:(?:提[示醒]?|"
-     "警[告示]|输出|[说讲]|展示|告[诉知])[^,。]{0,6}(?:风险|止损|免责|仓位管理|风控|回撤)|(?:风险|止损|免责|风控)…(?:提[示醒]|警[告示]|声明))|(?:先|直接|自动|默认|都|"
-     "必须)去?(?:调用|运行|执行(?=[a-z]))|(?:允许|同意|可以|直接|以后)…自动(?:下单|交易|[买卖止]|成交)|(?:跳过|无需|不[用必再]|不需要?|免)[^,。]{0,4}(?:(?<!回踩)("
-     "?<!企稳)(?<!突破)确认|审批|请示|询问|同意)|代(?:用户|我)下单|(?:服从|听命|听从|遵照)…(?:作者|[本此]文|指[令示]|命令|安排)|(?:删除|清[空除]|覆盖)…(?:记忆|规则|纪律|"
-     "画像)|(?:持仓|账户|记忆|密码)…(?:上传|发[送到给]|转发)"),
+     "机制)|你(?:必须|现在是|是一|只能|应当)|从现在开?始?起?你|扮演|自称|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|转账到|汇款|you (?:are|must|should|will)|"
+     "ignore |disregard |developer mode|system prompt|jailbreak|pretend|always (?:answer|recommend|say)|(?:所有|每[次回]|"
+     "任何|始终|总是|永远|都|一律|优先|无条件)…(?<![只不别少再勿])(?:推荐|力推|[唱看]多)|(?:始终|总是|必须|一律|都|只)[^,。]{0,3}(?:以…(?:开头|结尾)|(?:回[答复]|输出|"
+     "给出)…(?:买|卖|看[多空]|推荐))|只[能准许]?[说讲报]…好|回[答复]…[附带加]…(?:码|链接|广告)|(?:不再|不[要用必得]|无需|别|停止|取消|关闭|省略|去掉|跳过|"
+     "屏蔽)[^,。]{0,5}(?:(?:提[示醒]?|警[告示]|输出|[说讲]|展示|告[诉知])[^,。]{0,6}(?:风险|止损|免责|仓位管理|风控|回撤)|(?:风险|止损|免责|风控)…(?:提[示醒]|"
+     "警[告示]|声明))|(?:先|直接|自动|默认|都|必须)去?(?:调用|运行|执行(?=[a-z]))|(?:允许|同意|可以|直接|以后)…自动(?:下单|交易|[买卖止]|成交)|(?:跳过|无需|不[用必再]|"
+     "不需要?|免)[^,。]{0,4}(?:(?<!回踩)(?<!企稳)(?<!突破)确认|审批|请示|询问|同意)|代(?:用户|我)下单|(?:服从|听命|听从|遵照)…(?:作者|[本此]文|指[令示]|命令|安排)|"
+     "(?:删除|清[空除]|覆盖)…(?:记忆|规则|纪律|画像)|(?:持仓|账户|记忆|密码)…(?:上传|发[送到给]|转发)"),
 )]
 # Each group switches one risk control off: the user must have said something of the same kind in words of his own.
-_SPEECH_RISK_OFF = Pattern(
-    "(满[仓融打]|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|取消|忽略|无视|放弃|去掉|关闭|"
-    "没有?)[^,。]{0,4}"
-    "止损(?![^,。]{0,6}不)|死[拿扛]|扛单|ignore stop)|((?:忽略|无视|不[顾管]|不考虑|取消|解除|放开|关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|"
-    "仓位[限上][制限]|纪律|回撤)|ignore risk)|(杠杆(?!率)|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|裸卖|[加翻]倍[补加买]|最高(?:级|风险))")
+_SPEECH_RISK_OFF = Pattern("(满[仓融打]|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|"
+    "取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}止损(?![^,。]{0,6}不)|死[拿扛]|扛单|ignore stop)|((?:忽略|无视|不[顾管]|不考虑|取消|解除|放开|"
+    "关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|仓位[限上][制限]|纪律|回撤)|ignore risk)|(杠杆(?!率)|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|"
+    "裸卖|[加翻]倍[补加买]|最高(?:级|风险))")
 _SPEECH_NEGATED = Pattern("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
 
 
@@ -1158,19 +1124,17 @@ _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_OTHERS = _speech_pattern("(?:群[里友主]|有[些的]?人|别人|人家|网友|老师|大[v师爷妈叔]|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|"
     "邻居|老[婆公张王李刘陈]|亲戚|(?<!其)他们?|她|阿姨|[听据]说|游资|客服|嘉宾|散户|股民|表[哥姐弟妹]|高手|经理)(?:[^,。]{0,4}(?:告诉|教|劝|[跟和对])我)?|"
-    "^(?!.{0,6}[我俺咱])[^,。:]{1,14}(?:[说讲喊话道写吹称]|推送|标题|口号)[^,。:]{0,3}(?=:)|(?:网上|直播|券商|"
-    "研报|报告|书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|视频|媒体|机构|抖音|微博|雪球|截图|营业部|股评|节目|弹幕|[这那][种个]?[段篇条句]?(?:话|文字|说法|观点)|口诀|[下以][面下]|"
-    "转发|原文|[页网][面页]|(?:[帖群刊片课稿博]|论坛|[日晚周]报)[文里上]?)…?(?:[说讲喊写教发吹叫让劝传总是]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|"
-    "的(?:观点|战法|逻辑|策略)|"
-    r"[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:|^<ROLE>:")
+    "^(?!.{0,6}[我俺咱])[^,。:]{1,14}(?:[说讲喊话道写吹称]|推送|标题|口号)[^,。:]{0,3}(?=:)|(?:网上|直播|券商|研报|报告|书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|"
+    "视频|媒体|机构|抖音|微博|雪球|截图|营业部|股评|节目|弹幕|[这那][种个]?[段篇条句]?(?:话|文字|说法|观点)|口诀|[下以][面下]|转发|原文|讲义|教材|手册|攻略|[页网][面页]|(?:[帖群刊片课稿博]|论坛|"
+    "[日晚周]报)[文里上]?)…?(?:[说讲喊写教发吹叫让劝传总是]|有一?[条句段]|认为|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|"
+    r"^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈])|纪律|记一?下|记住")
 _SPEECH_NOT_MINE = Pattern(r"^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|"
-    r"[去前]年|模拟.{0,4}[里中上]|[如要][果是]我说|"
-    "(?:假[如设]|设想|万一)我|(?:假[如设]|如果|要是|万一|哪天)[^,。]{0,6}我[^,。]{0,4}[说讲喊提])")
+    "[去前]年|模拟.{0,4}[里中上]|[如要][果是]我说|(?:假[如设]|设想|万一)我|(?:假[如设]|如果|要是|万一|哪天)[^,。]{0,6}我[^,。]{0,4}[说讲喊提])")
 _SPEECH_MINE = Pattern("^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|现在|如今|今年|后来)")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
-_SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[是可]不[是可]|有没有|(?:几[次只成点]|多少)[。!]?$|([一-鿿])[不没]\\1")
+_SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[是可]不[是可]|有没有|(?:几[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|([一-鿿])[不没]\\1")
 _SPEECH_REQUESTS = Pattern("^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\\d{6}))|"
     "(?<=[帮给替]我)[看查读讲列画算跑找翻]|分析|对比|(?:接着|继续)[看盯说跑]|给(?:一?下|我[看讲说]))"
                            "(?!.*[不只先每都])|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|谢谢|辛苦了?|明白了?|继续|接着说?|换一?个)[,。!]*$")
@@ -1187,8 +1151,7 @@ _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)|(?:用户|"
     r"客户)(?:偏好|画像|喜欢|同意|表示|已)|系统[:提指]|remember|memory|persist|instruction|write (?:it|this) down|note to|agents?\W|"
-    r"(?:the|this) (?:user|reader|trader)|"
-    r"<ROLE>[\]】:>]|ignore|disregard|override|prompt")
+    r"(?:the|this) (?:user|reader|trader)|<ROLE>[\]】:>]|ignore|disregard|override|prompt")
 
 
 def _speech_plain(text):
@@ -1233,7 +1196,7 @@ def _speech_words(turns):
     for number, (position, role, text) in enumerate(turns):
         answer = next((later for _, who, later in turns[number + 1:] if who == "user"), "")
         if role == "user":
-            parts = _speech_user(text)
+            parts = list(_speech_user(text))
             said = _speech_subjects(",".join(part for own, part in parts if own))
         elif role == "assistant" and said and _SPEECH_ECHOES.search(text) and (
                 said & _speech_subjects(text) or _SPEECH_ASSENTS.match(answer)):
@@ -1246,11 +1209,11 @@ def _speech_words(turns):
 
 
 def _speech_user(text):
-    """Return [(own, clause)] of a user's turn: what others say lasts until he speaks of himself again."""
-    parts, own = [], True
+    """Yield (own, clause) of a user's turn: what others say lasts until he speaks of himself again."""
+    own = True
     adopted = _SPEECH_ADOPTS.search(text) and not _SPEECH_REJECTS.search(text)
     if not adopted:
-        parts = [(False, quote) for quote in _SPEECH_QUOTED.findall(text)]
+        yield from ((False, quote) for quote in _SPEECH_QUOTED.findall(text))
         text = _SPEECH_QUOTED.sub("“”", text)
     for sentence in _SPEECH_SENTENCE.findall(text):
         asks = _SPEECH_ASKS.search(sentence)
@@ -1263,8 +1226,7 @@ def _speech_user(text):
             # Beside a question only what he says of himself is a statement: 比亚迪怎么看，我不追涨的.
             stated = own and not (_SPEECH_REQUESTS.search(clause) or asks and (
                 _SPEECH_ASKS.search(clause) or not _SPEECH_MYSELF.search(sentence)))
-            parts.append((stated, clause))
-    return parts
+            yield stated, clause
 
 
 def _speech_denied(plain, core, speech):
@@ -1284,7 +1246,7 @@ def _speech_denied(plain, core, speech):
         return False
     units = {number[-1] == "%" for number in numbers}
     return any(units == {piece[-1] == "%" for piece in words.pieces if piece[0].isdigit()} and (
-        _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics.intersection(_term_concepts(words.text)[0]))
+        _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics & set(_term_concepts(words.text)[0]))
         for words in own)
 
 
@@ -1295,11 +1257,8 @@ def support(content: str, messages: list | None) -> float:
 
 
 def reject_reason(content: str, *, memory_type: str, messages: list | None = None) -> str:
-    """Return '' when this text may be stored, otherwise a short Chinese reason.
-
-    Asked in this order: what no memory may hold, the boundary, whose words these are. Without messages the last is
-    not asked. A model paraphrases, so a text that nothing in the dialogue supports is kept (see support).
-    """
+    """'' when this text may be stored, else a short Chinese reason; without messages nobody asks whose words it is."""
+    # A model paraphrases, so a text that nothing in the dialogue supports is kept (see support).
     if len(content) > MAX_MEMORY_CHARS:
         return "超过%d字" % MAX_MEMORY_CHARS
     plain = _speech_plain(content)
@@ -1334,12 +1293,10 @@ def pick_evidence(content: str, messages: list | None) -> list:
     for words in _speech(messages):
         if words.own:
             turns.setdefault(words.position, set()).update(core & words.pieces)
-    best = sorted((position for position in turns if _speech_share(core, turns[position]) >= EVIDENCE_SHARE),
-                  key=lambda position: -len(turns[position]))[:EVIDENCE_QUOTES]
     by_position = {message.get("position", index): message for index, message in enumerate(messages or [])}
-    quotes = []
-    for position in best:
-        if 2 * len(turns[position]) <= len(turns[best[0]]):  # a turn that merely names the stock, say
+    quotes, most = [], max(map(len, turns.values()), default=0)
+    for position, said in sorted(turns.items(), key=lambda turn: -len(turn[1]))[:EVIDENCE_QUOTES]:
+        if _speech_share(core, said) < EVIDENCE_SHARE or 2 * len(said) <= most:  # it merely names the stock, say
             break
         clauses = _SPEECH_CLAUSE.findall(by_position[position]["content"][:JUDGED_CHARS])
         if sum(map(len, clauses)) > EVIDENCE_CHARS:     # what says most of it comes first
@@ -2549,32 +2506,25 @@ load_chat_logs = _default.load_chat_logs
 # What comes along with a value that is copied from a web page, a chat or an .env file.
 _HTTP_EDGES = "".join(map(chr, range(33))) + "\"'`“”‘’\x7f\x85\xa0\u3000\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
 _HTTP_UNSENDABLE = Pattern(r"[^!-~]")
-_HTTP_LOOPBACK = Pattern(r"(?:.+\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|::1|::")
-_HTTP_PRIVATE = Pattern(
-    r"(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)(?:\.\d+){2}|(?:f[cd]|fe80)[\da-f]*:.*")
-_HTTP_EVENTS = Pattern(r"(?:data|event|id|retry)?:")
+_HTTP_LOOPBACK = Pattern(r"(?:.+\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|::1?")
+_HTTP_PRIVATE = Pattern(r"(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)(?:\.\d+){2}|f(?:[cd]|e80)[\da-f]*:.*")
 _HTTP_SYSTEM_REFUSED = Pattern(r"(?i)system (?:role|message|instruction|prompt)|role.{0,40}system")
-_HTTP_ERROR_KEYS = ("message", "msg", "message_zh", "status_msg", "detail", "error_msg", "error")
 
 
-def _http_endpoint(base_url: str, name: str) -> str:
-    """Return the address to post to for any way of writing a base URL; ModelConfigError names the setting."""
+def _http_endpoint(base_url: str, name: str) -> tuple:
+    """Return the split address to post to for any way of writing a base URL; ModelConfigError names the setting."""
     from urllib.parse import urlsplit
-
-    text = str(base_url or "").strip(_HTTP_EDGES + "/")
-    try:
+    text, usable = str(base_url or "").strip(_HTTP_EDGES + "/"), False
+    with contextlib.suppress(ValueError):
         parts = urlsplit(text if "://" in text else "//" + text)
         usable = parts.scheme in ("http", "https", "") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
     if not usable or "@" in parts.netloc or parts.netloc.endswith(":") or _HTTP_UNSENDABLE.search(text):
         raise ModelConfigError(f"{name} 没有设置，或者不是能用的地址：应写成 https://api.deepseek.com/v1 的样子，"
                                "以 http 或 https 开头，没有空格、全角字符、用户名和密码")
-    path = re.sub("/{2,}", "/", parts.path).rstrip("/")
-    if not path.endswith("/chat/completions"):
-        path = (path or "/v1") + "/chat/completions"     # only a bare host lacks the version
+    path = re.sub("/{2,}", "/", parts.path).rstrip("/") or "/v1"     # only a bare host lacks the version
+    path = re.sub("(?:/chat/completions)?$", "/chat/completions", path, count=1)
     scheme = parts.scheme or ("http" if _HTTP_LOOPBACK.fullmatch(parts.hostname) else "https")
-    return f"{scheme}://{parts.netloc}{path}" + (f"?{parts.query}" if parts.query else "")
+    return parts._replace(scheme=scheme, path=path, fragment="")
 
 
 def _http_error(status: int, data: object) -> str:
@@ -2582,32 +2532,28 @@ def _http_error(status: int, data: object) -> str:
     source = data if isinstance(data, dict) else {"message": data}
     inner = source.get("error") or source.get("base_resp")
     source = inner if isinstance(inner, dict) else source
-    message = next((source[key] for key in _HTTP_ERROR_KEYS if source.get(key)), "")
+    keys = ("message", "msg", "message_zh", "status_msg", "detail", "error_msg", "error")
+    message = next(filter(None, map(source.get, keys)), "")
     words = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
     code = next((str(source[key]) for key in ("code", "status_code") if source.get(key) is not None), "")
     if status < 300 and (code == "0" or not code + words):
         return ""
-    if status < 300 and re.fullmatch("[45][0-9][0-9]", code):
-        status = int(code)
-    return f"HTTP {status} code {code} {words} {source.get('type') or ''} {source.get('param') or ''}"
+    told = code if status < 300 and re.fullmatch("[45][0-9][0-9]", code) else status
+    return f"HTTP {told} code {code} {words} {source.get('type') or ''} {source.get('param') or ''}"
 
 
 def _http_reply(status: int, text: str) -> tuple:
-    """Return (reply, ''), or ('', fault) when the text is an error, cut, empty or no JSON.
-
-    An event stream, which some send without being asked, is joined. Reasoning is never the reply: drafts are in it.
-    """
-    events, lines = _HTTP_EVENTS.match(text), [text]
-    if events:     # lines without a quote only end the stream or keep it alive
+    """Return (reply, ''), or ('', fault) when the text is an error, cut, empty or no JSON; drafts are no reply."""
+    events, lines = re.match("(?:data|event|id|retry)?:", text), [text]
+    if events:     # unasked, and joined here; lines without a quote only end the stream or keep it alive
         lines = [line[5:] for line in re.split(r"[\r\n]+", text) if line.startswith("data:") and '"' in line]
     try:
-        data = [json.loads(line, strict=False) for line in lines]
+        data = [json.loads(line, strict=False) for line in lines] or [""]
     except (ValueError, RecursionError):
-        if status < 300:
-            return "", "PAGE" if text.startswith("<") else "CUT"
-        data = ["" if text.startswith("<") else text]
+        page = text.startswith("<")
+        return "", _http_error(status, "" if page else text) if status >= 300 else "PAGE" if page else "CUT"
     reply, finish, refusal = "", None, None
-    for chunk in data[0] if data and isinstance(data[0], list) and data[0] else data:
+    for chunk in data[0] if data[0] and isinstance(data[0], list) else data:
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         choice = choices[0] if isinstance(choices, list) and choices else {}
         fault = "" if choice and status < 300 and not chunk.get("error") else _http_error(status, chunk)
@@ -2632,7 +2578,6 @@ def _http_reply(status: int, text: str) -> tuple:
 def _http_wait(headers) -> float | None:
     """Return the seconds an endpoint asks to wait, as a number or until a date; None when it does not say."""
     import email.utils
-
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         if re.fullmatch(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", headers.get(name) or ""):
             return float(headers[name]) / unit
@@ -2640,32 +2585,26 @@ def _http_wait(headers) -> float | None:
     return max(email.utils.mktime_tz(date) - time.time(), 0.0) if date else None
 
 
-def _http_proxy(url: str) -> str:
-    """Return the proxy the environment names for an address, '' for none: never one for this machine."""
-    from urllib.parse import urlsplit
+def _http_proxy(parts) -> str:
+    """Return the proxy the environment names for a split address, '' for none: never one for this machine."""
     from urllib.request import getproxies, proxy_bypass
-
-    parts, proxies = urlsplit(url), getproxies()
-    if _HTTP_LOOPBACK.fullmatch(parts.hostname) or proxy_bypass(parts.netloc):
-        return ""
+    proxies = {} if _HTTP_LOOPBACK.fullmatch(parts.hostname) or proxy_bypass(parts.netloc) else getproxies()
     return proxies.get(parts.scheme) or proxies.get("all") or ""
 
 
-def _http_post(url: str, body: bytes, headers: dict, timeout: float, end: float) -> tuple:
+def _http_post(parts, body: bytes, headers: dict, timeout: float, end: float) -> tuple:
     """Return (reply, fault, seconds to wait) of one request; of reply and fault one is ''."""
-    import urllib.error
     import urllib.request
     import zlib
-
-    proxy, answer, piece = _http_proxy(url), bytearray(), b"-"
-    if proxy.lower().startswith("socks"):
-        return "", "SOCKS", None
-    opener, scheme = urllib.request.OpenerDirector(), url.partition(":")[0]
     try:
+        proxy, answer, piece = _http_proxy(parts), bytearray(), b"-"
+        if proxy.lower().startswith("socks"):
+            return "", "SOCKS", None
+        opener = urllib.request.OpenerDirector()
         # No handler that follows redirects or raises on a status; the one for https reads all certificates.
-        opener.add_handler(urllib.request.ProxyHandler({scheme: proxy} if proxy else {}))
-        opener.add_handler(urllib.request.HTTPSHandler() if scheme == "https" else urllib.request.HTTPHandler())
-        with opener.open(urllib.request.Request(url, body, headers), timeout=timeout) as response:
+        opener.add_handler(urllib.request.ProxyHandler({parts.scheme: proxy} if proxy else {}))
+        opener.add_handler(urllib.request.HTTPSHandler() if parts.scheme == "https" else urllib.request.HTTPHandler())
+        with opener.open(urllib.request.Request(parts.geturl(), body, headers), timeout=timeout) as response:
             while piece and len(answer) <= MODEL_REPLY_BYTES and time.monotonic() < end:
                 piece = response.read1(65536)
                 answer += piece
@@ -2675,10 +2614,10 @@ def _http_post(url: str, body: bytes, headers: dict, timeout: float, end: float)
             return "", f"LARGE {MODEL_REPLY_BYTES} bytes", None
         text = answer.decode("utf-8-sig", "replace").strip()     # JSON is UTF-8, whatever charset the headers name
         if 300 <= response.status < 400:
-            text = f"{response.headers.get('Location')}".partition("?")[0]
+            text = str(response.headers.get("Location")).partition("?")[0]
         return (*_http_reply(response.status, text), _http_wait(response.headers))
     except Exception as error:     # whatever it is: in a thread of its own it would be lost
-        error = error.reason if isinstance(error, urllib.error.URLError) else error
+        error = error.reason if isinstance(error, urllib.request.URLError) else error
         return "", f"{type(error).__name__}: {error}", None
 
 
@@ -2692,24 +2631,22 @@ class OpenAICompatibleProvider:
                  deadline: float = MODEL_DEADLINE_SECONDS, retries: int = MODEL_RETRIES,
                  backoff: float = MODEL_BACKOFF_SECONDS, sleep=time.sleep,
                  names: tuple = ("base_url", "api_key", "model")) -> None:
-        from urllib.parse import urlsplit
-
-        self.base_url, self.url = base_url, _http_endpoint(base_url, names[0])
+        self.base_url, self._parts = base_url, _http_endpoint(base_url, names[0])
+        self.url, self._where, host = self._parts.geturl(), self._parts.netloc, self._parts.hostname
         self.model = str(model or "").strip(_HTTP_EDGES)
         self._key = re.sub(r"(?i)^bearer\s+", "", str(api_key or "").strip(_HTTP_EDGES))
         self._timeout, self._deadline, self._retries = timeout, deadline, retries
         self._backoff, self._sleep, self._names = backoff, sleep, names
         self._fields, self._system_in_user = dict(MODEL_FIELDS), False     # as the endpoint will have them
-        parts = urlsplit(self.url)
-        self._where, odd = parts.netloc, _HTTP_UNSENDABLE.search(self._key)
-        near = _HTTP_LOOPBACK.fullmatch(parts.hostname) or _HTTP_PRIVATE.fullmatch(parts.hostname)
+        odd = _HTTP_UNSENDABLE.search(self._key)
+        near = _HTTP_LOOPBACK.fullmatch(host) or _HTTP_PRIVATE.fullmatch(host)
         if odd:
             raise ModelConfigError(f"密钥 {names[1]} 的第 {odd.start() + 1} 个字符不能用，请重新复制")
         if not self.model:
             raise ModelConfigError(f"没有设置模型名，请设置 {names[2]}，例如 deepseek-chat")
-        if not self._key and not near:
+        if not near and not self._key:
             raise ModelConfigError(f"没有设置 {self._where} 的密钥，请设置 {names[1]}（只有本机和内网的接口可以没有）")
-        if self._key and not near and parts.scheme == "http":
+        if not near and self._parts.scheme == "http":
             _warn("密钥以明文 http 发往 %s，请改用 https", self._where)
 
     def __repr__(self) -> str:
@@ -2718,9 +2655,7 @@ class OpenAICompatibleProvider:
     def chat_stream(self, messages: list, tools: list | None = None, system_prompt: str = ""):
         """Yield one {"type": "text_delta", "text": ...}, of an answer cut at its length the whole lines."""
         import random
-
-        end = time.monotonic() + self._deadline
-        repeats, adapted = 0, False
+        end, repeats, adapted = time.monotonic() + self._deadline, 0, False
         while True:
             reply, fault, wait = self._attempt(messages, tools, system_prompt, end)
             if not fault:
@@ -2732,8 +2667,7 @@ class OpenAICompatibleProvider:
             kind, _, advice = next(row for row in MODEL_FAULTS if re.search(row[1], fault))
             if repeats >= min(self._retries, {"once": 1, "again": self._retries}.get(kind, 0)):
                 raise self._error(fault, kind, advice)
-            if wait is None:
-                wait = self._backoff * 2 ** repeats * random.uniform(0.75, 1.25)
+            wait = self._backoff * 2 ** repeats * random.uniform(0.75, 1.25) if wait is None else wait
             if wait >= end - time.monotonic():
                 raise self._error(fault, kind, f"{advice}；再试要等 {wait:.0f} 秒，超过总时限 {{deadline:g}} 秒")
             repeats += 1
@@ -2741,24 +2675,22 @@ class OpenAICompatibleProvider:
 
     def _attempt(self, messages: list, tools: list | None, system_prompt: str, end: float) -> tuple:
         """Return (reply, fault, seconds to wait) of one request; keys of messages that begin with _ are not sent."""
-        import threading
-
         sent = [{key: value for key, value in message.items() if not key.startswith("_")} for message in messages]
         if system_prompt and sent and self._system_in_user:
             sent[0]["content"] = f"{system_prompt}\n\n{context_archive.message_text(sent[0])}"
         elif system_prompt:
             sent.insert(0, {"role": "system", "content": system_prompt})
-        fields = dict(self._fields, **({"tools": tools} if tools else {}))
-        payload = dict(fields, model=self.model, messages=sent, stream=False)
+        payload = dict(self._fields, model=self.model, messages=sent, stream=False)
+        payload.update({"tools": tools} if tools else {})
         headers = {"Content-Type": "application/json", "User-Agent": f"wyckoff-memory/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
             headers.update({"api-key": self._key} if "api-version=" in self.url else {})     # Azure
         body = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
-        answers, left = [], max(end - time.monotonic(), 0.001)
-        request = (self.url, body, headers, min(self._timeout, left), end)
+        left, answers = max(end - time.monotonic(), 0.001), []
         # A socket's timeout starts anew with each byte and bounds no look-up: only who waits can end a call in time.
-        thread = threading.Thread(target=lambda: answers.append(_http_post(*request)), daemon=True)
+        thread = threading.Thread(daemon=True, target=lambda: answers.append(
+            _http_post(self._parts, body, headers, min(self._timeout, left), end)))
         thread.start()
         thread.join(left)
         reply, fault, wait = answers[0] if answers else ("", "DEADLINE", None)
@@ -2771,7 +2703,7 @@ class OpenAICompatibleProvider:
         words = fault if fault.startswith(("HTTP 400 ", "HTTP 422 ")) else ""
         refused = next((name for name in self._fields if name in words), "")
         if refused:
-            self._fields.pop(refused, None)
+            del self._fields[refused]
         elif "enable_thinking" in words:
             self._fields["enable_thinking"] = False
         elif _HTTP_SYSTEM_REFUSED.search(words) and not self._system_in_user:
@@ -2785,7 +2717,7 @@ class OpenAICompatibleProvider:
         told = context_archive.mask_secrets(context_archive.clean_text(" ".join(fault.split())))
         facts = dict(zip(("base", "key", "model_name"), self._names), model=self.model, timeout=self._timeout,
                      deadline=self._deadline, url=self.url.partition("?")[0])
-        proxy = _http_proxy(self.url).rpartition("@")[2].rpartition("://")[2]
+        proxy = _http_proxy(self._parts).rpartition("@")[2].rpartition("://")[2]
         where = self._where + (f"（经代理 {proxy}）" if proxy else "")
         status = int(fault[5:8]) if fault.startswith("HTTP ") else None
         return (ModelInputError if kind == "input" else ModelError)(
@@ -2811,88 +2743,72 @@ def fallback_provider_from_env() -> OpenAICompatibleProvider | None:
 
 # -- without a model --
 # What a trader does. Only these verbs make 不… a rule: 不追高 is one; 不清楚, 不好看, 不用谢 and 主力不出货 are none.
-_RULE_DO = ("(?:[追买碰补接抄摊扛抢留拿听赌卖减砍割换熬捞入建搞玩炒跟选配摸改投沾避]|做(?!声)|打(?![紧扰])|清(?!楚)|加(?!思)|给(?!力)|(?<![高低])开(?![心玩])"
-       "|(?<![支坚保])持|看(?![好出到懂清来见])|(?<!会)用(?![了看管担谢急分解说再太那查算改怕问])|[满重空]仓|低吸|[隔过]夜|止[损盈]|[下挂]单"
-       "|[进离]场|[出动]手|交易|操作|参与|考虑|接受|推荐|提醒)")
+_RULE_DO = ("(?:[追买碰补接抄摊扛抢留拿听赌卖减砍割换熬捞入建搞玩炒跟选配摸改投沾避]|做(?!声)|打(?![紧扰])|清(?!楚)|加(?!思)|(?<![高低])开(?![心玩])|(?<![支坚保])持"
+    "|给(?!力)|看(?![好出到懂清来见])|(?<!会)用(?![了看管担谢急分解说再太那查算改怕问])|[满重空]仓|低吸|[隔过]夜|止[损盈]|[下挂]单|[进离]场|[出动]手|交易|操作|参与|考虑|推荐|提醒)")
 _RULE_EXIT = "(?:[走跑歇](?![势赢])|[砍卖清减割撤停买进提移换调降转切避剔]|[加空]仓|止[损盈]|离场|出[局掉]|全出|落袋|休息|只[留做看])"
 _RULE_NOT = "(?<!不是)(?:不|别(?![的人家])|勿|拒绝|避免)(?:再|要|想|愿意?|会|能|许|准|允许|可以|得|打算|喜欢|轻易|随便|主动){0,2}"
 _RULE_NUM = r"[\d一二两三四五六七八九十半]"
 # What a rule may hang on. It makes the rule a decision; without it, it is a preference.
 _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]到|万一|每逢|[跌突击涨]破|破(?!产)|站[上不稳]|失守|[放缩天]量|量比|冲高|创新[高低]|回踩|(?<!追)[涨跌]停"
-          "|[高低]开|[金死]叉|"
-          "[涨跌亏赚盈]损?[^，]{0,5}" + _RULE_NUM + "|回撤[^，]{0,3}到|"
-          "连续?(?:[亏跌涨止]|" + _RULE_NUM + ")|(?<![不能得准许])超过|[大小]于|不[到足]|达到|出现"
-          "|(?<![同随平小及准按])时候?(?!间)|(?<=[^今往我你])[以之]?后(?![能还])|[^提目]前(?=[^低高]|$)|期间|周[一二三四五末]|公告|当天)")
+    "|[高低]开|[金死]叉|[涨跌亏赚盈]损?[^，]{0,5}" + _RULE_NUM + "|回撤[^，]{0,3}到|连续?(?:[亏跌涨止]|" + _RULE_NUM + ")|(?<![不能得准许])超过"
+    "|[大小]于|不[到足]|达到|出现|(?<![同随平小及准按])时候?(?!间)|(?<=[^今往我你])[以之]?后(?![能还])|[^提目]前(?=[^低高]|$)|期间|周[一二三四五末]|公告|当天)")
 # The ways to state a rule: a thing not done, the only thing done, a gate, a limit, an answer to an event, and the
 # spoken order "subject, 我, what I do" (解禁前的票我会避开), which needs no list of verbs.
-_RULE_FORMS = Pattern("|".join((
-    _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?" + _RULE_DO, "(?:不要|别(?![的人家]))[^，]{0,6}" + _RULE_DO,
-    "(?<!" + _RULE_NUM + ")(?<![几这那每哪单多来换挑选])只(?![是要有剩能好不得怕会想问知差涨跌股票个])",
-    "少[动做买看][^，]?多[看等想做]|主要是?[看做靠买拿投]|我是?做(?![了过到错])|做的是|一票否决",
-    "[才再][会能敢肯]?(?:[买进加开上建入卖减补做接追]|[动出]手|下单|考虑)",
-    "(?:最[多高低大长短]|[至最]少|上限|[不别](?:能|得|要|准|许|可以|会配)?[超低高少多]?[过于]|止[损盈](?:线|目标|我?(?:统一|一般|都)?[设定放]在?)|[红底]线|控制在|封顶|(?:都|"
-    "必须|总)[^，]{0,2}留)"
-    "(?!.{0,3}[涨跌]).{0,12}" + _RULE_NUM,
-    _RULE_EVENT + "[^，]{0,24}?(?:[就会再才也都我先%线位低]|立[刻即马]|马上|直接|一律|必须|果断|强制)[^，]{0,10}?" + _RULE_EXIT,
-    _RULE_EVENT + "[^，]{0,12}就(?![是要会能行好完惨难该算]|可以|不错|一定|麻烦|危险)(?![^，]{0,4}[涨跌])",
-    "^[^我，]{2,}我(?:[就会才都只必先再不绝绕避躲]|一[律概]|直接|坚决|最多|反而|第一时间|立[刻即马]|马上|一般|通常)"
-    "(?![会要]?(?:[懂敢用急怕]|看看|知道|明白|清楚|确定|放心|记得|认识|同意|理解|担心|了解))",
-    "^[^，]{4,}就(?:[先全]|直接)?" + _RULE_EXIT + "[^，了]{0,3}$", _RULE_NUM + ".{0,4}以[内上下]$",
-    "..的[^，]{0,4}(?:不(?![敢错好懂对行知多少够准稳大小高低清同能])|直接|统统)[^，]{1,3}$")))
+_RULE_FORMS = Pattern("(?:" + _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?|(?:不要|别(?![的人家]))[^，]{0,6})" + _RULE_DO
+    + "|(?<!" + _RULE_NUM + "|[几这那每哪单多来换挑选])只(?![是要有剩能好不得怕会想问知差涨跌股票个])|少[动做买看][^，]?多[看等想做]"
+    "|主要是?[看做靠买拿投]|我是?做(?![了过到错])|做的是|一票否决|[才再][会能敢肯]?(?:[买进加开上建入卖减补做接追]|[动出]手|下单|考虑)"
+    "|(?:最[多高低大长短]|[至最]少|上限|[不别](?:能|得|要|准|许|可以|会配)?[超低高少多]?[过于]|止[损盈](?:线|目标|我?(?:统一|一般|都)?[设定放]在?)"
+    "|[红底]线|控制在|封顶|(?:都|必须|总)[^，]{0,2}留)(?!.{0,3}[涨跌]).{0,12}" + _RULE_NUM + "|" + _RULE_NUM + ".{0,4}以[内上下]$"
+    "|" + _RULE_EVENT + "(?:[^，]{0,24}?(?:[就会再才也都我先%线位低]|立[刻即马]|马上|直接|一律|必须|果断|强制)[^，]{0,10}?" + _RULE_EXIT
+    + "|[^，]{0,12}就(?![是要会能行好完惨难该算]|可以|不错|一定|麻烦|危险)(?![^，]{0,4}[涨跌]))|^[^，]{4,}就(?:[先全]|直接)?" + _RULE_EXIT
+    + "[^，了]{0,3}$|^[^我，]{2,}我(?:[就会才都只必先再不绝绕避躲]|一[律概]|直接|坚决|最多|反而|第一时间|立[刻即马]|马上|一般|通常)"
+    "(?![会要]?(?:[懂敢用急怕]|看看|知道|明白|清楚|确定|放心|记得|认识|同意|理解|担心|了解))"
+    "|..的[^，]{0,4}(?:不(?![敢错好懂对行知多少够准稳大小高低清同能])|直接|统统)[^，]{1,3}$")
 # Habits, likings and duties are rules only where they speak of trading, or of how the agent is to report.
-_RULE_LEANINGS = Pattern(
-    "(?:一般|通常|习惯|平时|总是|都会|每[次天周月年笔只]|固定|长期|永远|向来|专门)(?![^，]*就[涨跌亏套])[^，]{0,12}" + _RULE_DO
-    + "|喜欢(?![你就])|偏[好爱]|倾向|看重|宁[可愿]|更愿意|讨厌|反感|厌恶|擅长|容忍|坚持|交易者|(?:偏|比较|属于|风格)[^，]{0,4}(?:保守|稳健|激进)"
-    "|必须(?![涨跌])|一定[要先得]|务必|尽量|最好(?![的是])|(?:时候|[前后])你?(?:必须|都?[要得]|先|把)|先[^，]{1,8}再(?![说看])")
-_RULE_TRADING = Pattern("[仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一]批|杠杆|题材|行业"
-                      "|龙头|消息|波动|做[TtＴ]|[A-Z]{2}|公司|提醒|建议|结论|回答|[先直]接?[讲说]|[动出]手|[探抄]底")
-# A condition, and how its consequence begins after a comma.
+_RULE_LEANINGS = Pattern("(?:一般|通常|习惯|平时|总是|都会|每[次天周月年笔只]|固定|长期|永远|向来|专门)(?![^，]*就[涨跌亏套])[^，]{0,12}" + _RULE_DO
+    + "|喜欢(?![你就])|偏[好爱]|倾向|看重|宁[可愿]|更愿意|讨厌|反感|厌恶|擅长|容忍|坚持|交易者|(?:偏|比较|属于|风格)[^，]{0,4}(?:保守|稳健|激进)|必须(?![涨跌])|一定[要先得]"
+    "|务必|尽量|最好(?![的是])|(?:时候|[前后])你?(?:必须|都?[要得]|先|把)|先[^，]{1,8}再(?![说看])")
+_RULE_TRADING = Pattern("[仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一]批|杠杆|题材|行业|龙头|消息|波动|做[TtＴ]|[A-Z]{2}|公司"
+    "|提醒|建议|结论|回答|[先直]接?[讲说]|[动出]手|[探抄]底")
 _RULE_WHEN = Pattern("因为|不管|无论|[的票股时后前]$|" + _RULE_EVENT)
-_RULE_THEN = Pattern("所以|我?(?:[就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断)")
+_RULE_THEN = Pattern("所以|我?(?:[就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断)")     # after a condition
 _RULE_DECISION = Pattern("(?!.*(?:分析|回答|报告|推荐|建议|问我))(?:.*" + _RULE_EVENT + "|.*因为.*所以)")
 # A clause that rules something of its own, not only more of the rule before it.
 _RULE_OWN_TOPIC = Pattern("仓位|单[票只笔]|止[损盈]|总仓|持[股仓]|[%％]|最多|" + _RULE_EVENT + "(?!.*[才再])")
 # "Keep this" makes an item sure, and a weaker clause a rule. 以后 after a clock time (14:45以后) is no such word.
-_RULE_MARK = Pattern("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决"
-                   "|永[远不]|再也不|向来|始终|雷打不动|[底红]线|止[损盈]线|上限")
-_RULE_MARK_ALONE = Pattern("[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给|帮|你|我|我的|一定){0,4}"
-                         "(?:规矩|纪律|原则|铁律|[底红]线|记[住好牢下]|记下来|牢记|记一下|别忘|不能破)[了啊哈哦吧]?|以后[也都]?(?:这样|要|这么做?)")
+_RULE_MARK = Pattern("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决|永[远不]|再也不"
+    "|向来|始终|雷打不动|[底红]线|止[损盈]线|上限")
+_RULE_MARK_ALONE = Pattern("[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给|帮|你|我|我的|一定){0,4}(?:规矩|纪律|原则|铁律|[底红]线|记[住好牢下]|记下来|牢记"
+    "|记一下|别忘|不能破)[了啊哈哦吧]?|以后[也都]?(?:这样|要|这么做?)")
 _RULE_HEADED = Pattern("[^，]{0,6}(?:原则|纪律|规[矩则]|铁律)(?:就?是|[^，:：]{0,6}[:：])[^，]{4}")
-_RULE_MARKED_RULE = Pattern("(?!.*(?:止[损盈]线|"
-    "上限)).*(?:" + _RULE_DO + "|" + _RULE_EXIT + "|[先少多用][^，]{3}|保持|简短|[短少]一?点|结论|" + _RULE_NOT + "$)")
+_RULE_MARKED_RULE = Pattern("(?!.*(?:止[损盈]线|上限)).*(?:" + _RULE_DO + "|" + _RULE_EXIT + "|[先少多用][^，]{3}|保持|简短|[短少]一?点"
+    "|结论|" + _RULE_NOT + "$)")
 # Nobody's rule: a third person's ways, games of thought, doubt, irony, what the user takes back, questions.
-_RULE_NOT_MINE = Pattern(
-    "^[^，]{0,5}(?:[他她]们?|大家|[朋室网股校]友|爸|妈|同[事学]|老[婆公]|[表堂][哥弟姐妹]|隔壁|大佬|[博群]主|主播|老师|专家|[儿女][子儿]|经理|群里|散户|新手"
-    "|高手|主力(?!资金)|庄家|机构|游资"
-    "|(?<![这本])(?<!^个)人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)|^你(?![记要别不先每以给都推必回分直只少多讲])"
-    "|^(?![^，]{0,7}(?:[我先再别少多给要]|直接|分析|回答|时候))[^，]{1,8}(?:(?<![来话])说|(?<!不)讲|[喊劝])|[听据]说|传闻|俗话"
-    "|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿"
-    "|[好真]想|是[对错]的|可能|也许|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[亏气烦跌][得的](?:我|都|人)"
-    "|考虑(?:一下|要|是)|没问题|规定|规则下|T\\+1|^要不|交易所")
-_RULE_IRONY = Pattern("玩笑|说着玩|逗你|气话|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
-                    "|剁手|韭菜|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
+_RULE_NOT_MINE = Pattern("^[^，]{0,5}(?:[他她]们?|大家|[朋室网股校]友|爸|妈|同[事学]|老[婆公]|[表堂][哥弟姐妹]|隔壁|大佬|[博群]主|主播|老师|专家|[儿女][子儿]|经理"
+    "|群里|散户|新手|高手|主力(?!资金)|庄家|机构|游资|(?<![这本])(?<!^个)人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)"
+    "|^你(?![记要别不先每以给都推必回分直只少多讲])|^(?![^，]{0,7}(?:[我先再别少多给要]|直接|分析|回答|时候))[^，]{1,8}(?:(?<![来话])说|(?<!不)讲|[喊劝])|[听据]说|传闻"
+    "|俗话|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿|[好真]想|是[对错]的|可能|也许|或许"
+    "|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[亏气烦跌][得的](?:我|都|人)|考虑(?:一下|要|是)|没问题|规定|规则下|T\\+1|^要不|交易所")
+_RULE_IRONY = Pattern("玩笑|说着玩|逗你|气话|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)|剁手|韭菜|送钱|追涨杀跌"
+    "|死扛到底|亏光|[打死]死?都|听你的|我宣布")
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不用)|当我没说|玩笑|说着玩|逗你|气话|(?<!你)[说打]错|口误|不算数?$|收回(?:[刚这上，。]|$)|别当真"
-                      "|[别不]用?记[了吧住]?$|^更正|改主意")
-_RULE_ASK = Pattern("[?？]|(?:[吗呢么]|没有?)[!！。]?$|怎[么样]|什么|为啥|哪[里个些只种]?|谁|多少|(?<!不了)几[只个成天次]|能不能|是不是|有没有|可不可|咋|如何|是否|多久"
-                  "|([一-鿿])不\\1")
+    "|[别不]用?记[了吧住]?$|^更正|改主意")
+_RULE_ASK = Pattern("[?？]|(?:[吗呢么]|没有?)[!！。]?$|怎[么样]|什么|为啥|哪[里个些只种]?|谁|多少|(?<!不了)几[只个成天次]|有没有|咋|如何|是否|多久|([一-鿿])不\\1")
 _RULE_WHATEVER = Pattern("(?:不管|无论|不论)[^，]{0,12}|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}(?:[都也]|我?不管|无所谓)|([看碰])都不\\1")
-_RULE_NEW_TOPIC = Pattern("[这那][只票个]|它|今天|现在|帮我")
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
-_RULE_ONCE = Pattern("今[天日晚早]|刚[才刚买卖加减跌涨看说建进清]|昨|[前后]天|明[天早]|这会|[待等]会|一会|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次"
-                   "|这[次回把单笔波只票]|那[次只票]|已经|^我?(?:那就?|之前|以前)|先[不别放]|还有|[离快][止到]|(?<![到破于过])成本[价大]?[\\d是在才约概]"
-                   "|[到破踩上在按]\\d{1,4}(?:\\.\\d+)?(?![\\d.日周月年天%％点个成倍亿万只笔次家档:：分])|^我?以后再(?![也不])|帮我|了一[半点些]"
-                   "|浮[亏盈](?![^，]*[就会才再先])|只[^，]{0,3}了|(?:现在|目前|当前|眼下)(?!.{0,3}(?:只[做看]|从[不来]|一律|不再))"
-                   "|(?<!再也)[不只就也我][再要想会]?(?:持有|[买卖加减清割接追走要用看拿留砍换碰])[仓光完]?了$|了" + _RULE_NUM + "[成只手笔]")
+_RULE_ONCE = Pattern("今[天日晚早]|刚[才刚买卖加减跌涨看说建进清]|昨|[前后]天|明[天早]|[这一待等]会|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次"
+    "|这[次回把单笔波只票]|那[次只票]|已经|^我?(?:那就?|之前|以前)|先[不别放]|还有|[离快][止到]|(?<![到破于过])成本[价大]?[\\d是在才约概]|了" + _RULE_NUM + "[成只手笔]"
+    "|[到破踩上在按]\\d{1,4}(?:\\.\\d+)?(?![\\d.日周月年天%％点个成倍亿万只笔次家档:：分])|^我?以后再(?![也不])|帮我|浮[亏盈](?![^，]*[就会才再先])|只[^，]{0,3}了"
+    "|(?:现在|目前|当前|眼下)(?!.{0,3}(?:只[做看]|从[不来]|一律|不再))|了一[半点些]|(?<!再也)[不只就也我][再要想会]?(?:持有|[买卖加减清割接追走要用看拿留砍换碰])[仓光完]?了$")
 _RULE_BARE = Pattern("[我就那]?[不别][再要想会]?(?:[买卖走割换接追看做加减进留]|[加减清开补]仓|进场|下单)的?")
-# What is taken off: how people begin and end a spoken sentence, and 我 where it is only the subject.
-_RULE_FILLER = Pattern("(?:嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话|说白了|老实说|告诉你"
-                     "|我?跟你说(?:一下|过)?|你?[要得]?(?:给我|帮我)?记(?:住|好|牢|着|一下|下来)|注意|补充一?[下点条]?|我?觉得|我这个?人"
-                     "|[^，]{0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)"
-                     "|我?(?:以后|今后|往后)都?(?![给帮]我)|第[一二三四五][条点]|[-*•·]|\\d{1,2}[.、)）](?!\\d))[:：、]*")
+# What is taken off: how people begin (嗯，对了，我跟你说) and end a spoken sentence, and 我 where it is only the subject.
+_RULE_FILLER = Pattern("^(?:(?:嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话|说白了|老实说|告诉你"
+    "|我?跟你说(?:一下|过)?|你?[要得]?(?:给我|帮我)?记(?:住|好|牢|着|一下|下来)|注意|补充一?[下点条]?|我?觉得|我这个?人"
+    "|[^，]{0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)|我?(?:以后|今后|往后)都?(?![给帮]我)"
+    "|第[一二三四五][条点]|[-*•·]|\\d{1,2}[.、)）](?!\\d))[:：、]*){1,4}")
 _RULE_TAIL = Pattern("(?:(?<![没算])了|[啊哈哦呀嘛呗吧]|就行|就好|就可以|的话|来着|知道吧|懂吧){1,3}$")
 _RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪])我(?!们|国)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持]))?")
 _RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
-_RULE_ASCII_MARKS = str.maketrans("，！？；：\n", ",!?;:。")
 _RULE_GAP = Pattern("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
 
 
@@ -2901,71 +2817,57 @@ def extract_offline(messages) -> list:
 
     sure: the turn carries an explicit mark (记住, 以后, 一律 …). The others are candidates for the user to confirm.
     """
-    found, last = {}, []
+    found, last = {}, {}
     for message in messages if isinstance(messages, (list, tuple)) else []:
         if not isinstance(message, dict) or message.get("role") != "user":
             continue
         text = _RULE_LOOSE.sub("", _RULE_GAP.sub("，", own_text(message).strip()))
         if _RULE_RETRACT.search(text):
             for content in last:
-                found.pop(content, None)
-        if _RULE_MARK_ALONE.fullmatch(text.strip("。！!")):
-            found.update((content, (found[content][0], True)) for content in last if content in found)
-        rules = {} if len(text) > OFFLINE_TURN_CHARS or _RULE_IRONY.search(text) else _rules_of_turn(text)
-        last = list(rules)
-        for content, (kind, sure) in rules.items():
+                del found[content]
+        elif _RULE_MARK_ALONE.fullmatch(text.strip("。！!")):
+            found.update((content, (kind, True)) for content, (kind, _) in last.items())
+        last = {} if len(text) > OFFLINE_TURN_CHARS or _RULE_IRONY.search(text) else _rules_of_turn(text)
+        for content, (kind, sure) in last.items():
             found[content] = (kind, sure or found.get(content, ("", False))[1])
-    result = []
-    for content, (kind, sure) in list(found.items())[:OFFLINE_LIMIT]:
-        result.append((kind, content, sure and sum(item[2] for item in result) < OFFLINE_SURE_LIMIT))
-    return result
+    sure = [content for content, rule in found.items() if rule[1]][:OFFLINE_SURE_LIMIT]
+    return [(kind, content, content in sure) for content, (kind, _) in found.items()][:OFFLINE_LIMIT]
 
 
 def _rules_of_turn(text):
     """Return {content: (type, sure)}. A rule takes along the conditions before it and its reason after it."""
-    rules, waiting, is_open, daily, marked = [], [], False, False, False
-    begun = 0                                            # number of the first rule of the sentence
-    for own, raw in _speech_user(text.translate(_RULE_ASCII_MARKS)):
+    rules, waiting, is_open, daily, marked, begun = [], [], False, False, False, 0
+    for own, raw in _speech_user(text.translate(str.maketrans("，！？；：\n", ",!?;:。"))):
         raw = raw.replace(",", "，")
-        kind, clause, sure = _rule_clause(raw.strip("，。！!；;\n"), bool(waiting), daily)
+        kind, clause, sure = _rule_clause(raw.strip("，。!;"), waiting, daily)
         marked = marked or kind == "mark"
-        if kind == "retracted" or kind == "ask" and not _RULE_NEW_TOPIC.search(raw):
-            del rules[begun:]
+        if kind == "retracted" or kind == "ask" and not re.search("[这那][只票个]|它|今天|现在|帮我", raw):
+            del rules[begun:]                            # those of this sentence
         if not own or kind in ("none", "ask", "once", "retracted"):
             waiting, is_open, daily = [], False, daily or kind == "once"
-        elif kind == "rule" and is_open and not waiting and not _RULE_OWN_TOPIC.search(clause):
-            rules[-1][1].append(clause)
-            rules[-1][2] = rules[-1][2] or sure
+        elif is_open and not waiting and (kind == "plain" or kind == "rule" and not _RULE_OWN_TOPIC.search(clause)):
+            is_open = kind == "rule"
+            rules[-1][1] += "，" + clause
+            rules[-1][2] |= is_open and sure
         elif kind == "rule":
-            parts = waiting + [clause]
-            rules.append(["decision" if _RULE_DECISION.match("，".join(parts)) else "preference", parts, sure])
-            waiting, is_open = [], True
+            content, waiting, is_open = "，".join(waiting + [clause]), [], True
+            rules.append(["decision" if _RULE_DECISION.match(content) else "preference", content, sure])
         elif kind == "when":
             waiting = (waiting + [clause])[-2:]
-        elif kind == "plain" and is_open and not waiting:
-            rules[-1][1].append(clause)
-            is_open = False
         if not raw.endswith("，"):
-            if is_open:
-                rules[-1][1].extend(waiting[:1])         # a reason that only looked like a condition
+            if is_open and waiting:                      # a reason that only looked like a condition
+                rules[-1][1] += "，" + waiting[0]
             waiting, is_open, daily, begun = [], False, False, len(rules)
-    result = {}
-    for kind, parts, sure in rules:
-        content = "，".join(parts)
-        if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content):
-            result[content] = (kind, sure or marked)
-    return result
+    return {content: (kind, sure or marked) for kind, content, sure in rules
+            if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
 
 
 def _rule_clause(clause, has_condition, daily):
     """Return (kind, cleaned clause, sure); kind: rule, when, plain, mark; ask, once, retracted, none give nothing."""
-    spoken, sure = clause, bool(_RULE_MARK.search(clause))
-    if _RULE_MARK_ALONE.fullmatch(clause.strip(":：")):
-        return "mark", "", True
-    for _ in range(4):                                   # fillers come in rows: 对了，嗯，我跟你说
-        clause = _RULE_FILLER.sub("", clause, count=1) if _RULE_FILLER.match(clause) else clause
-    if not clause or len(clause) > MAX_MEMORY_CHARS:
-        return "mark" if sure else "none", "", sure
+    spoken, sure, alone = clause, bool(_RULE_MARK.search(clause)), _RULE_MARK_ALONE.fullmatch(clause.strip(":"))
+    clause = _RULE_FILLER.sub("", clause)
+    if alone or not clause or len(clause) > MAX_MEMORY_CHARS:
+        return "mark" if alone or sure else "none", "", sure
     if _RULE_ASK.search(_RULE_WHATEVER.sub("", clause)):
         return "ask", "", False
     for kind, pattern in (("retracted", _RULE_RETRACT), ("none", _RULE_NOT_MINE), ("once", _RULE_ONCE)):

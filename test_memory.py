@@ -2611,7 +2611,7 @@ class TestTrace:
         out = run("trace", str(new))[1].split("\n")
         assert out[0] == "#%d [preference] 单票仓位不超过20%%" % new
         assert out[1].startswith("├─ L1 · 有效 · ") and out[1].endswith("置信度 1.0 · 来源 chat_log:s1")
-        assert out[2:6] == ["├─ 依据", "│  └─ 第 3 条 [user] 仓位上限改成20%", "├─ 聊天记录", "│  ├─ … 前面另有 3 行"]
+        assert out[2:6] == ["├─ 依据", "│  └─ 第 4 条 [user] 仓位上限改成20%", "├─ 聊天记录", "│  ├─ … 前面另有 3 行"]
         assert out[6] == "│  ├─ [user] 第3句" and out[15] == "│  └─ [user] 第12句"
         assert out[16:] == ["└─ 取代了", "   └─ #%d [preference] 单票仓位不超过15%%" % old, ""]
         assert run("trace", str(old))[1].endswith("└─ 已被取代，依次是\n   └─ #%d [preference] 单票仓位不超过20%%\n" % new)
@@ -2625,7 +2625,7 @@ class TestTrace:
             "source_l1_ids": [atom, gone], "source_texts": ["只在尾盘买入", "急跌不接"]})
         store.delete_memory(gone)
         assert run("trace", str(portrait))[1].endswith(
-            "└─ 归纳自\n   ├─ #%d [preference] 只在尾盘买入\n   │  └─ 第 0 条 [user] 我只在尾盘买\n   └─ #%d（已删除）急跌不接\n" % (atom,
+            "└─ 归纳自\n   ├─ #%d [preference] 只在尾盘买入\n   │  └─ 第 1 条 [user] 我只在尾盘买\n   └─ #%d（已删除）急跌不接\n" % (atom,
             gone))
 
     def test_programs_get_the_whole_of_it(self, run):
