@@ -425,7 +425,7 @@ MODEL_FAULTS = (
     ("final", "^HTTP 401 ", "密钥被拒绝，请检查 {key}"),
     ("final", "^HTTP 40[45] ", "{url} 不接受对话请求，请检查 {base}（多数接口的地址以 /v1 结尾）"),
     ("again", "^HTTP 429 ", "请求太频繁，被限流"),
-    ("again", "^HTTP (?:408|409|425|5..) ", "服务暂时出错"),
+    ("again", "(?i)^HTTP (?:408|409|425|5..) |overloaded|server_error|rate_limit|try again|繁忙|稍后再试", "服务暂时出错"),
     ("final", "", "请求被拒绝，或没能完成"),
 )
 
@@ -578,6 +578,12 @@ def safe_line(text) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return " ".join(context_archive.mask_secrets(context_archive.clean_text("" if text is None else str(text))).split())
+
+
+def decode_text(data: bytes) -> str:
+    """The text of a file from elsewhere: UTF-8, with or without a mark, or GB18030 where that leaves less unread."""
+    texts = (data.decode(encoding, "replace") for encoding in ("utf-8-sig", "gb18030"))
+    return min(texts, key=lambda text: text.count("\ufffd"))
 
 
 def split_codes(codes: str) -> list:
@@ -1619,10 +1625,7 @@ def _foreign_names(path: str) -> dict:
     import csv
     import io
 
-    data, names = _read_stock_file(path).replace(b"\0", b""), {}
-    text = data.decode("utf-8-sig", "replace")
-    if "\ufffd" in text:
-        text = data.decode("gb18030", "replace")
+    text, names = decode_text(_read_stock_file(path).replace(b"\0", b"")).lstrip(), {}
     try:
         delimiter = max(",\t;", key=text.partition("\n")[0].count)
         records = json.loads(text) if text[:1] == "[" else csv.DictReader(io.StringIO(text), delimiter=delimiter)
@@ -2608,8 +2611,10 @@ def _http_post(parts, body: bytes, headers: dict, timeout: float, end: float) ->
             while piece and len(answer) <= MODEL_REPLY_BYTES and time.monotonic() < end:
                 piece = response.read1(65536)
                 answer += piece
-        if answer[:2] == b"\x1f\x8b":     # gzip, which some send without being asked
-            answer = zlib.decompressobj(31).decompress(answer, MODEL_REPLY_BYTES + 1)
+        # Some pack without being asked, gzip also without saying so; deflate comes with a header of its own or without.
+        packed = response.headers.get("Content-Encoding") == "deflate" and (15 if answer[:1] == b"x" else -15)
+        if packed or answer[:2] == b"\x1f\x8b":
+            answer = zlib.decompressobj(packed or 31).decompress(answer, MODEL_REPLY_BYTES + 1)
         if len(answer) > MODEL_REPLY_BYTES:
             return "", f"LARGE {MODEL_REPLY_BYTES} bytes", None
         text = answer.decode("utf-8-sig", "replace").strip()     # JSON is UTF-8, whatever charset the headers name
@@ -2700,6 +2705,9 @@ class OpenAICompatibleProvider:
 
     def _adapt(self, fault: str) -> bool:
         """Change what requests carry from now on as the fault asks for, and tell whether to ask again."""
+        place = re.match("HTTP 30[78] code  ([^ ]+)", fault)
+        if place:
+            return self._move(place[1])
         words = fault if fault.startswith(("HTTP 400 ", "HTTP 422 ")) else ""
         refused = next((name for name in self._fields if name in words), "")
         if refused:
@@ -2711,6 +2719,17 @@ class OpenAICompatibleProvider:
         else:
             return False
         return True
+
+    def _move(self, place: str) -> bool:
+        """Ask at another address of the same host from now on, and tell whether it is one."""
+        from urllib.parse import urljoin, urlsplit
+        with contextlib.suppress(ValueError):  # what a server names may be no address
+            there = urlsplit(urljoin(self.url, place))
+            if there[:2] == self._parts[:2]:
+                self._parts = there._replace(query=self._parts.query)
+                self.url = self._parts.geturl()
+                return True
+        return False
 
     def _error(self, fault: str, kind: str, advice: str) -> ModelError:
         """Return the error that tells a fault, on one line."""
@@ -2890,7 +2909,7 @@ WORKER_NAME = "memory-summary"  # of the daemon threads of save_session_summary_
 
 def read_messages(data: bytes) -> list:
     """The OpenAI-style messages in a JSON list, in {"messages": [...]}, or one a line. Raises MemoryStoreError."""
-    text, problem = data.decode("utf-8-sig", "replace").strip(), ""
+    text, problem = decode_text(data).strip(), ""
     for form in (text, "[%s]" % ",".join(filter(str.strip, text.split("\n")))):
         try:
             value = json.loads(form)
@@ -3463,6 +3482,8 @@ def _mcp_add(store, memory_type, content):
     # It is a model that asks, not the host: what it may not extract from a conversation it may not add either.
     allowed = memory_type_of(memory_type).asked == "summary"
     reason = reject_reason(content, memory_type=memory_type) if allowed else "类型应为 preference 或 decision"
+    if not reason and _speech_risks(_speech_plain(content)):
+        reason = "须用户亲口说"
     if reason:
         raise MemoryStoreError("没有保存：" + reason)
     return {"id": store.save_memory(memory_type, content, resolve_stock_codes(content), metadata={"extractor": "mcp"})}
