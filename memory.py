@@ -3593,7 +3593,12 @@ def _cmd_delete(store, args):
 
 def _cmd_summarize(store, args):
     messages, options = read_messages(_read(args.file)), {"session_id": args.session_id, "store": store}
-    outcome = summarize_offline(messages, **options) if args.offline else summarize(messages, _model(), **options)
+    try:
+        outcome = summarize_offline(messages, **options) if args.offline else summarize(messages, _model(), **options)
+    except (ModelError, ReplyError):
+        if store.list_pending():
+            print("对话留在待处理里，稍后用 memory.py pending --run 再试", file=sys.stderr)
+        raise
     if "skipped" in outcome:
         return outcome, "没有提取：{skipped}"
     rows = []

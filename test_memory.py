@@ -2722,7 +2722,7 @@ class TestSummarize:
         replies = Script(memory.ModelError("模型接口没有响应"), memory.ModelError("模型接口没有响应"), "[偏好] 只在尾盘买入")
         monkeypatch.setattr(memory, "provider_from_env", lambda: replies)
         code, out, err = run("summarize", write_talk(tmp_path), "--session-id", "s42")
-        assert (code, out) == (1, "") and "模型接口没有响应" in err
+        assert (code, out) == (1, "") and "模型接口没有响应" in err and "pending --run" in err
         entry, = json.loads(run("pending", "--format", "json")[1])
         assert (entry["session_id"], entry["tries"]) == ("s42", 1)
         assert run("pending", "--run")[:2] == (1, "完成 0 项，还剩 1 项\n#%d ModelError: 模型接口没有响应\n" % entry["id"])
