@@ -14,8 +14,7 @@ Folders are 0700, files 0600, secrets masked. The files are the truth: `.index.s
 independent of how many there are, may be deleted at any time, and is made anew in memory where it cannot be used.
 Writing raises OSError and leaves nothing behind. Reading does not raise: a damaged file costs itself only.
 
-The ground floor of memory.py, which shares its helpers. Command line: `python context_archive.py --help`.
-Python 3.8 or later, nothing else. Licence: MIT.
+Command line: `python context_archive.py --help`. memory.py shares the helpers. Python 3.8 or later. Licence: MIT.
 """
 from __future__ import annotations
 
@@ -25,14 +24,15 @@ import json
 import os
 import re
 import sqlite3
-import stat
 import sys
 import time
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from operator import concat
+from functools import reduce
+from itertools import islice
+from operator import concat, or_
 
 __version__ = "1.0.0"
 __all__ = ["ArchiveError", "QUERY_HISTORY_TOOL", "archive_recall_lines", "archive_root", "create_context_archive",
@@ -42,7 +42,6 @@ __all__ = ["ArchiveError", "QUERY_HISTORY_TOOL", "archive_recall_lines", "archiv
 # ---- Settings ------------------------------------------------------------------------------------------------------
 
 MASK = "[已隐去]"               # stands where a secret stood
-MAX_NUMBER = 20                 # digits in a row; longer ones are no phone, identity or card number
 MAX_DEPTH = 100                 # levels of a message; deeper parts are written as a note
 MAX_INTEGER = 1 << 8192         # larger integers are written as hexadecimal text: readers refuse long decimals
 TERM_TEXT_CHARS = 50_000        # text of an archive that is read for keywords and company names
@@ -58,7 +57,7 @@ RECALL_CODES = 5
 HISTORY_PAGE_CHARS = 12_000     # text in one answer of query_history
 TABLE_CELL_CHARS = 300
 INDEX_NAME = ".index.sqlite3"
-INDEX_VERSION = 2               # raise it when terms or tables change: the index is then built anew
+INDEX_VERSION = 3               # raise it when terms or tables change: the index is then built anew
 INDEX_TIMEOUT_S = 0.25          # wait so long for a locked index, then read the files
 INDEX_CACHE_KIB = 16_384        # while it is written
 SETTLES_S = 0.1                 # a folder that changed so recently is listed again,
@@ -107,8 +106,7 @@ _STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前
 
 def clean_text(text: str) -> str:
     """The text without control and invisible characters; line breaks are \\n, lone surrogates U+FFFD."""
-    text = _LINE_BREAK.sub("\n", _SURROGATE.sub("\ufffd", text))
-    return _INVISIBLE.sub("", text)
+    return _INVISIBLE.sub("", _LINE_BREAK.sub("\n", _SURROGATE.sub("\ufffd", text)))
 
 
 def one_line(text: str, limit: int) -> str:
@@ -155,22 +153,22 @@ def codes_in_text(text: str) -> list:
 
 # What turns a text into codes. memory.py puts its own resolver here, which also knows company names.
 code_resolver = codes_in_text
+# Called with how many of how many are done when an index takes long. The command lines put their display here.
+progress = None
 
 
 def extract_archive_terms(messages, summary: str = "") -> dict:
     """What an archive is found by, {"codes": [...], "files": [...], "keywords": [...]}; users' own words first."""
-    users, others, calls = [summary], [], []
-    for message in messages:
-        fields = message if isinstance(message, dict) else {}
-        (users if fields.get("role") == "user" else others).append(message_text(message))
-        calls.append(str(fields.get("tool_calls", "")))
+    fields = [message if isinstance(message, dict) else {"content": message} for message in messages]
+    users = [summary, *(message_text(message) for message in fields if message.get("role") == "user")]
+    others = [message_text(message) for message in fields if message.get("role") != "user"]
+    calls = [str(message.get("tool_calls", "")) for message in fields]
     own = "\n".join(users)[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
-    keywords = []
-    for text in (own, rest):  # of more terms than fit, those said most often
-        keywords += _telling(term for term, _count in Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS))
     codes = [*code_resolver(own), *codes_in_text("\n".join([*users, *others, *calls]))]
     files = _FILE.findall(own + "\n" + rest)
+    often = [Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS) for text in (own, rest)]
+    keywords = _telling(term for counted in often for term, _count in counted)
     return {"codes": list(dict.fromkeys(codes))[:MAX_CODES], "files": list(dict.fromkeys(files))[:MAX_FILES],
             "keywords": list(dict.fromkeys(keywords))[:MAX_KEYWORDS]}
 
@@ -178,10 +176,9 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # ---- Secrets and JSON (pure) ---------------------------------------------------------------------------------------
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
-_HINTS = (b"sk- key hook token secret passw passphrase passcode pwd bearer authorization cookie credential "
+_HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential "
           b"ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ akia asia xox eyj aiza").split()
 _HINT_CHARS = "密钥令授账帐"
-_LONG_ASCII_NUMBER = Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 _SECRET_NAME = (r"(?:(?:api|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|passphrase|passcode|pwd|authorization|cookie|密码|口令|密钥|秘钥|令牌|授权码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
@@ -191,6 +188,7 @@ _SECRET = Pattern(r"""(?xa)
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}
   | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,}
+  | (?<=://)[^\s/@:]{1,64}:[^\s/@]{1,64}(?=@)
   | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
@@ -219,7 +217,7 @@ def _hints(text: str) -> tuple:
     """(there may be a name or token in the text, there may be a number) that is to be masked."""
     plain, wide = text.encode("ascii", "ignore").lower(), any(map(text.__contains__, "０１２３４５６７８９"))
     named = any(map(plain.__contains__, _HINTS)) or any(map(text.__contains__, _HINT_CHARS))
-    return named and (wide or plain.strip() != b""), wide or _LONG_ASCII_NUMBER.search(plain) is not None
+    return named and (wide or plain.strip() != b""), wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
 
 
 def _is_private(match, text: str) -> bool:
@@ -232,8 +230,8 @@ def _is_private(match, text: str) -> bool:
     # Bank cards begin with 62 or pass the check digit. Order numbers may do so by chance, after their name.
     digits = [int(digit) for digit in match["card"] if digit.isdigit()]
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    card = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
-    return card and not _ORDER_BEFORE.search(before)
+    likely = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
+    return likely and not _ORDER_BEFORE.search(before)
 
 
 def mask_secrets(text: str) -> str:
@@ -241,9 +239,8 @@ def mask_secrets(text: str) -> str:
     named, numbers = _hints(text)
     plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
     for long in _LONG_NUMBER.finditer(plain) if numbers else ():
-        if len(long[0]) <= MAX_NUMBER or re.search("[ -]", long[0]):
-            found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
-            spans += [match.span() for match in found if _is_private(match, plain)]
+        found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
+        spans += [match.span() for match in found if _is_private(match, plain)]
     if named:
         spans += [match.span() for match in _SECRET.finditer(plain)]
         # `token: 4096` is how many words a model read, no secret.
@@ -253,7 +250,7 @@ def mask_secrets(text: str) -> str:
         if start >= at:
             pieces += (text[at:start], MASK)
         at = max(at, end)
-    return "".join(pieces) + text[at:] if pieces else text
+    return "".join(pieces) + text[at:]
 
 
 def _plain(value, ancestors=()):
@@ -278,9 +275,8 @@ def _plain(value, ancestors=()):
     masked = {}
     for key, item in value.items():
         if key not in ("_raw_content", "_memory_context"):
-            name = key if isinstance(key, str) else str(_plain(key, ancestors))
-            secret = item and not isinstance(item, bool) and _SECRET_KEY.search(name)
-            masked[mask_secrets(name)] = MASK if secret else _plain(item, ancestors)
+            name, item = key if isinstance(key, str) else str(_plain(key, ancestors)), _plain(item, ancestors)
+            masked[mask_secrets(name)] = MASK if item and item is not True and _SECRET_KEY.search(name) else item
     return masked
 
 
@@ -288,15 +284,15 @@ def _written(value) -> tuple:
     """(the value that can be written in its place, its line of JSON as bytes). Most values are their own."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        usual = text.count("{") + text.count("[") <= MAX_DEPTH and not any(_hints(text))
+        usual = (text.count("{") + text.count("[") <= MAX_DEPTH and '"_raw_content"' not in text
+                 and '"_memory_context"' not in text and not any(_hints(text)))
     except (TypeError, ValueError, RecursionError):
         usual = False
-    if not usual or '"_raw_content"' in text or '"_memory_context"' in text:
+    if not usual:
         value = _plain(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     for separator in "\u2028\u2029\x85":  # other readers split lines at them
-        if separator in text:
-            text = text.replace(separator, "\\u%04x" % ord(separator))
+        text = text.replace(separator, "\\u%04x" % ord(separator))
     return value, text.encode("utf-8", "replace") + b"\n"
 
 
@@ -305,22 +301,12 @@ def safe_json(value) -> str:
     return _written(value)[1].decode("utf-8").rstrip("\n")
 
 
-def _strings(value) -> list:
-    """The strings of a metadata field; another program may have put anything into it."""
-    return [item for item in (value if isinstance(value, (list, tuple, dict)) else [value]) if isinstance(item, str)]
-
-
-def _codes(meta: dict) -> list:
-    return list(dict.fromkeys(re.findall(r"\b[0-9]{6}\b", str(meta.get("codes")))))
-
-
 def _created(meta: dict) -> float:
     """Seconds of the epoch: of created_utc, else of the local created_at; 0.0 when neither can be believed."""
-    for stamp in _strings([meta.get("created_utc"), meta.get("created_at")]):
+    for stamp in (meta.get("created_utc"), meta["created_at"]):
         with contextlib.suppress(ValueError, OverflowError, OSError):  # it is no date
-            seconds = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
-            # A clock that was wrong once must not put its archives first for ever.
-            if 0 < seconds < time.time() + FUTURE_S:
+            seconds = datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
+            if 0 < seconds < time.time() + FUTURE_S:  # a clock that was wrong once does not put its archives first
                 return seconds
     return 0.0
 
@@ -330,7 +316,7 @@ def _created(meta: dict) -> float:
 # Folders and ids that a reference can name: no separators, white space, control characters, nothing Windows refuses.
 _FOLDER = r"[^\s/\\:*?\"<>|\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}"
 _ID = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_-])?"
-_REFERENCE = Pattern("archive://(%s)/(%s)" % (_FOLDER, _ID))
+_REFERENCE = Pattern(r"archive://(?!\.+/)(%s)/(%s)" % (_FOLDER, _ID))
 # Session ids that are their own folder name. Capitals are not among them (`A_b` and `a_b` are one folder on Windows),
 # nor what Windows reserves, nor what looks like the names made here.
 _SAFE_SESSION = (r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z))(?!.*-[0-9a-f]{10}\Z)"
@@ -357,8 +343,7 @@ def archive_root(archive_dir=None) -> os.PathLike:
 
 def _session_id(session_id) -> str:
     """The session id as metadata keeps it: '' is the default session, lone surrogates are escaped."""
-    text = str("" if session_id is None else session_id)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8") or "default"
+    return str("" if session_id is None else session_id).encode("utf-8", "backslashreplace").decode() or "default"
 
 
 def session_folder(session_id) -> str:
@@ -369,12 +354,6 @@ def session_folder(session_id) -> str:
     import hashlib
     slug = re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s"
     return "%s-%s" % (slug, hashlib.sha256(text.encode("utf-8")).hexdigest()[:10])
-
-
-def _split_reference(reference):
-    """(folder, id) of the reference in a text, or None."""
-    match = _REFERENCE.search(reference) if isinstance(reference, str) else None
-    return match.groups() if match and match[1].strip(".") else None
 
 
 # ---- Files ---------------------------------------------------------------------------------------------------------
@@ -394,7 +373,6 @@ def ensure_private_dir(path) -> None:
 
 def write_private(path, data) -> None:
     """Put bytes, or all of an iterable of bytes, into a file with mode 0600 from its first byte: all or nothing."""
-    path = os.path.abspath(path)
     temporary = os.path.join(os.path.dirname(path), ".tmp-" + os.urandom(8).hex())
     try:
         with open(os.open(temporary, _WRITE_FLAGS, 0o600), "wb") as handle:
@@ -407,11 +385,7 @@ def write_private(path, data) -> None:
 
 
 def _is_file(path: str) -> bool:
-    """Whether this is a regular file, not a link, folder or pipe."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path) and not os.path.islink(path)
 
 
 def _read_file(path: str, most: int = -1) -> bytes:
@@ -423,26 +397,29 @@ def _read_file(path: str, most: int = -1) -> bytes:
 
 
 def _read_meta(root: str, folder: str, name: str):
-    """The metadata as it stands in the file, or None when it cannot be read."""
+    """The metadata of an archive in its promised types, its place being where it stands; None when it is damaged."""
     try:
-        meta = json.loads(_read_file(os.path.join(root, folder, name + ".json"), MAX_META_BYTES))
-    except (OSError, ValueError, RecursionError):
+        meta = {**json.loads(_read_file(os.path.join(root, folder, name + ".json"), MAX_META_BYTES))}
+    except (OSError, ValueError, RecursionError, TypeError):  # TypeError: it is no object
         return None
-    return meta if isinstance(meta, dict) else None
+    for key in ("files", "keywords", "summary", "created_at", "session_id"):  # another program may put anything there
+        value = meta.get(key)
+        strings = [item for item in (value if isinstance(value, (list, dict)) else [value]) if isinstance(item, str)]
+        meta[key] = strings if key in ("files", "keywords") else "\n".join(strings)
+    meta.update(compaction_id=name, archive_ref="archive://%s/%s" % (folder, name),
+                session_id=_session_id(meta["session_id"] or folder),
+                codes=list(dict.fromkeys(re.findall(r"\b[0-9]{6}\b", str(meta.get("codes"))))))
+    return meta
 
 
 def _load(root: str, folder: str, name: str):
-    """The metadata of a complete archive in its promised types, or None. Its place is where it stands."""
-    meta = _read_meta(root, folder, name)
-    messages_path = os.path.join(root, folder, name + ".jsonl")
+    """The cleaned metadata of a complete archive, or None."""
+    meta, messages_path = _read_meta(root, folder, name), os.path.join(root, folder, name + ".jsonl")
     if meta is None or os.path.islink(os.path.join(root, folder)) or not _is_file(messages_path):
         return None
-    for key in ("files", "keywords"):
-        meta[key] = [clean_text(item) for item in _strings(meta.get(key))]
-    for key in ("summary", "created_at"):
-        meta[key] = clean_text("\n".join(_strings(meta.get(key))))
-    meta.update(compaction_id=name, archive_ref="archive://%s/%s" % (folder, name), messages_path=messages_path,
-                codes=_codes(meta), session_id=_session_id("".join(_strings(meta.get("session_id"))) or folder))
+    meta.update(messages_path=messages_path, files=list(map(clean_text, meta["files"])),
+                keywords=list(map(clean_text, meta["keywords"])), summary=clean_text(meta["summary"]),
+                created_at=clean_text(meta["created_at"]))
     return meta
 
 
@@ -457,19 +434,9 @@ def _folders(root: str) -> dict:
     return found
 
 
-def _names(root: str, folder: str) -> set:
-    """The ids in a folder that have both files; empty when it cannot be read."""
-    try:
-        files = set(os.listdir(os.path.join(root, folder)))
-    except OSError:
-        return set()
-    names = (file[:-5] for file in files if file.endswith(".json") and file + "l" in files)
-    return {name for name in names if re.fullmatch(_ID, name)}
-
-
 def _write_archive(root: str, meta: dict, lines) -> None:
     """Write both files of the archive that meta names, messages first; nothing stays behind when either fails."""
-    folder, name = _split_reference(meta["archive_ref"])
+    folder, name = _REFERENCE.search(meta["archive_ref"]).groups()
     place = os.path.join(root, folder)
     ensure_private_dir(place)
     if os.path.islink(place):
@@ -489,15 +456,14 @@ def _write_archive(root: str, meta: dict, lines) -> None:
 
 # ---- Index ---------------------------------------------------------------------------------------------------------
 #
-# Archives are numbered in order of time; a row of a term says which of a block of them have it. A question adds up
-# the bitmaps of its terms as binary counters, all archives at once, in Python's large integers: exact, and the newest
-# archive is the highest bit. Derived data: written without fsync, and built anew when damaged.
+# Archives are numbered in order of time; a row of a term says which of a block of them have it. A question counts its
+# terms with bitmaps, all archives at once, in Python's large integers: the newest archive is the highest bit. Derived
+# data: written without fsync, and built anew when damaged.
 
 _SCHEMA = """
     DROP TABLE IF EXISTS postings; DROP TABLE IF EXISTS archives; DROP TABLE IF EXISTS folders;
     CREATE TABLE postings (term TEXT, block INTEGER, docs, PRIMARY KEY (term, block)) WITHOUT ROWID;
-    CREATE TABLE archives (doc INTEGER PRIMARY KEY AUTOINCREMENT, folder TEXT, name TEXT);
-    CREATE INDEX archives_place ON archives (folder, name);
+    CREATE TABLE archives (doc INTEGER PRIMARY KEY, folder TEXT, name TEXT, UNIQUE (folder, name));
     CREATE TABLE folders (folder TEXT PRIMARY KEY, changed INTEGER) WITHOUT ROWID;
     PRAGMA user_version = %d
 """ % INDEX_VERSION
@@ -515,77 +481,76 @@ def _open_index(root: str) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=INDEX_TIMEOUT_S, isolation_level=None)
 
 
-def _unpack(docs) -> int:
-    """The bitmap in a row. A term of one archive, as most are, has the archive's number in the block instead."""
-    return 1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")
-
-
-def _bits(conn, term: str) -> int:
-    """The archives of a term as one large integer, bit n for archive n."""
-    bits = bytearray()
-    for block, docs in conn.execute("SELECT block, docs FROM postings WHERE term = ? ORDER BY block", (term,)):
-        bits.extend(bytes(block * BLOCK // 8 - len(bits)))
-        bits.extend(_unpack(docs).to_bytes(BLOCK // 8, "little"))
+def _bits(conn, term: str, since: int = 0) -> int:
+    """The archives of a term as one large integer: bit n for archive n, counted from a block on."""
+    bits, sql = bytearray(), "SELECT block, docs FROM postings WHERE term = ? AND block >= ? ORDER BY block"
+    for block, docs in conn.execute(sql, (term, since)):
+        # Most terms are in one archive only: a row then holds its number in the block, no bitmap.
+        docs = 1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")
+        bits.extend(bytes((block - since) * BLOCK // 8 - len(bits)))
+        bits.extend(docs.to_bytes(BLOCK // 8, "little"))
     return int.from_bytes(bits, "little")
 
 
 def _add_archives(conn, root: str, places: list) -> None:
-    """Index archives, (folder, id) oldest first, a block at a time. A number is never given twice."""
-    doc = conn.execute("SELECT coalesce(max(seq) + 1, 0) FROM sqlite_sequence").fetchone()[0]
+    """Index archives, (id, folder) oldest first, a block at a time. A number is never given twice."""
+    doc, total = _bits(conn, _ALL).bit_length(), len(places)
     while places:
         block, first = divmod(doc, BLOCK)
         batch, places = places[:BLOCK - first], places[BLOCK - first:]
-        metas = ((_read_meta(root, *place), *place) for place in batch)
-        found = sorted((_created(meta), name, folder, meta) for meta, folder, name in metas if meta is not None)
-        postings, tokens = {}, {}
-        for position, (_when, _name, folder, meta) in enumerate(found, first):
-            bit, session = 1 << position, _session_id("".join(_strings(meta.get("session_id"))) or folder)
-            for term in (_ALL, _OF_SESSION + session, *(_codes(meta) or [_NO_CODE])):
-                postings[term] = postings.get(term, 0) | bit
-            texts = _strings(meta.get("keywords")) + _strings(meta.get("files")) + _strings(meta.get("summary"))
-            for token in set(_tokens("\n".join(texts)[:INDEX_TEXT_CHARS])):
-                tokens[token] = tokens.get(token, 0) | bit
+        metas = ((name, folder, _read_meta(root, folder, name)) for name, folder in batch)
+        found = sorted((_created(meta), name, folder, meta) for name, folder, meta in metas if meta)
+        postings, tokens = defaultdict(int), defaultdict(int)
+        for position, (_when, _name, _folder, meta) in enumerate(found, first):
+            bit = 1 << position
+            for term in (_ALL, _OF_SESSION + meta["session_id"], *(meta["codes"] or [_NO_CODE])):
+                postings[term] |= bit
+            text = "\n".join([*meta["keywords"], *meta["files"], meta["summary"]])[:INDEX_TEXT_CHARS]
+            for token in set(_tokens(text)):
+                tokens[token] |= bit
         for token, bits in tokens.items():  # few tokens are in one archive only: their terms are looked up once
             for term in _token_terms(token):
-                postings[term] = postings.get(term, 0) | bits
+                postings[term] |= bits
         rows = []
         for term, bits in sorted(postings.items()):
             if first:  # the block has rows already
-                old = conn.execute("SELECT docs FROM postings WHERE term = ? AND block = ?", (term, block)).fetchone()
-                bits |= _unpack(old[0]) if old else 0
-            many = bits & (bits - 1)
-            packed = bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0") if many else bits.bit_length() - 1
+                bits |= _bits(conn, term, block)
+            one = bits & (bits - 1) == 0
+            packed = bits.bit_length() - 1 if one else bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0")
             rows.append((term, block, packed))
         conn.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", rows)
         conn.executemany("INSERT INTO archives VALUES (?, ?, ?)",
                          [(number, folder, name) for number, (_when, name, folder, *_) in enumerate(found, doc)])
         doc += len(found)
+        if progress and total > BLOCK:
+            progress(total - len(places), total)
 
 
-def _refresh_index(conn, root: str) -> None:
+def _refresh_index(conn, root: str, on_disk: dict) -> None:
     """Bring the index up to the files, in one transaction, when the time of a folder tells that it changed."""
-    known_sql, now = "SELECT folder, changed FROM folders", time.time_ns()
-    version_sql, version = "PRAGMA user_version", (INDEX_VERSION,)
-    if conn.execute(version_sql).fetchone() == version and dict(conn.execute(known_sql)) == _folders(root):
+    known_sql, now = "SELECT folder, changed FROM folders WHERE changed != 0", time.time_ns()
+    usable = conn.execute("PRAGMA user_version").fetchone() == (INDEX_VERSION,)
+    if usable and dict(conn.execute(known_sql)) == on_disk:
         return
     conn.execute("PRAGMA synchronous = OFF")
     conn.execute("PRAGMA cache_size = -%d" % INDEX_CACHE_KIB)
     conn.execute("BEGIN IMMEDIATE")  # closing the connection rolls back what an error interrupts
-    if conn.execute(version_sql).fetchone() != version:
-        for statement in _SCHEMA.split(";"):
-            conn.execute(statement)
+    for statement in _SCHEMA.split(";") if not usable else ():
+        conn.execute(statement)
     added, known, on_disk = [], dict(conn.execute(known_sql)), _folders(root)
-    for folder in [folder for folder in {**known, **on_disk} if known.get(folder) != on_disk.get(folder)]:
-        changed, names = on_disk.get(folder, 0), _names(root, folder)
+    for folder in {folder for folder, _changed in known.items() ^ on_disk.items()}:
+        files, changed = set(), on_disk.get(folder, 0)
+        with contextlib.suppress(OSError):  # it went away, or cannot be read
+            files.update(os.listdir(os.path.join(root, folder)))
+        names = {file[:-5] for file in files if file + "l" in files and re.fullmatch(_ID + "[.]json", file)}
         # A later change might not move a time so recent: it is not relied on, and -1 is kept instead.
         settled = now - changed > 1e9 * (SETTLES_S if changed % 1_000_000_000 else COARSE_SETTLES_S)
         conn.execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed if settled else -1))
         indexed = {row[0] for row in conn.execute("SELECT name FROM archives WHERE folder = ?", (folder,))}
-        gone = [(folder, name) for name in indexed - names]
-        conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?", gone)
-        added += [(name, folder) for name in names - indexed]  # an id begins with its time
-    conn.execute("DELETE FROM folders WHERE changed = 0")
-    _add_archives(conn, root, [(folder, name) for name, folder in sorted(added)])
+        conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?",
+                         [(folder, name) for name in indexed - names])
+        added += [(name, folder) for name in names - indexed]
+    _add_archives(conn, root, sorted(added))  # an id begins with its time
     conn.execute("COMMIT")
 
 
@@ -596,53 +561,42 @@ def _drop_index(root: str) -> None:
             os.unlink(os.path.join(root, name))
 
 
-def _ranked(conn, terms: list, session: str, codes):
-    """Yield (folder, id, score) of archives in scope, best score first, then newest; without terms all of them."""
-    eligible = _bits(conn, _OF_SESSION + session if session else _ALL)
+def _ranked(conn, root: str, terms: list, session_id, codes) -> Iterator:
+    """Yield archives in scope with their _score, best first, then newest; without terms all of them."""
+    eligible = _bits(conn, _ALL if session_id in ("", None) else _OF_SESSION + _session_id(session_id))
     if codes is not None:
-        allowed = _bits(conn, _NO_CODE)
-        for code in codes:
-            allowed |= _bits(conn, code)
-        eligible &= allowed
-    counters = []  # counters[i] holds bit i of every archive's number of matched terms
+        eligible &= reduce(or_, (_bits(conn, code) for code in (_NO_CODE, *codes)))
+    levels = [eligible]  # levels[n]: those with at least n of the terms
     for term in terms:
-        carry = _bits(conn, term) & eligible
-        for i, counter in enumerate(counters):
-            counters[i], carry = counter ^ carry, counter & carry
-        if carry:
-            counters.append(carry)
-    for score in range((1 << len(counters)) - 1, 0, -1) if terms else (0,):
-        docs = eligible
-        for i, counter in enumerate(counters):
-            docs &= counter if score >> i & 1 else ~counter
+        bits = _bits(conn, term)
+        levels = [fewer | more & bits for fewer, more in zip([*levels, 0], [eligible, *levels])]
+    better = 0
+    for score in range(len(terms), 0, -1) if terms else (0,):
+        docs, better = levels[score] & ~better, levels[score]
         while docs:
             doc = docs.bit_length() - 1
             docs ^= 1 << doc
-            for folder, name in conn.execute("SELECT folder, name FROM archives WHERE doc = ?", (doc,)):
-                yield folder, name, score
+            for place in conn.execute("SELECT folder, name FROM archives WHERE doc = ?", (doc,)):
+                meta = _load(root, *place)  # another program may have changed it, or taken it away
+                if meta and (codes is None or not meta["codes"] or not set(codes).isdisjoint(meta["codes"])):
+                    yield dict(meta, _score=score)
 
 
 # ---- Archives ------------------------------------------------------------------------------------------------------
 
-def _find(root: str, terms: list, session_id, codes, limit: int) -> list:
+def _find(archive_dir, terms: list, session_id, codes, limit: int) -> list:
     """The best archives that are there and in scope as their files say now, each with its _score."""
-    if limit <= 0 or not _folders(root):
+    root = _root(archive_dir)
+    folders = _folders(root) if limit > 0 else {}
+    if not folders:
         return []
-    session = "" if session_id in ("", None) else _session_id(session_id)
     # An index that cannot be used (locked, read-only, disk full) is made anew in memory.
     for connect in (_open_index, _open_index, lambda _root: sqlite3.connect(":memory:", isolation_level=None)):
-        found = []
         try:
             with contextlib.closing(connect(root)) as conn:
-                _refresh_index(conn, root)
+                _refresh_index(conn, root, folders)
                 conn.execute("BEGIN")
-                for folder, name, score in _ranked(conn, terms, session, codes):
-                    meta = _load(root, folder, name)
-                    if meta and (codes is None or not meta["codes"] or not set(codes).isdisjoint(meta["codes"])):
-                        found.append(dict(meta, _score=score))
-                        if len(found) == limit:
-                            break
-                return found
+                return list(islice(_ranked(conn, root, terms, session_id, codes), int(min(limit, sys.maxsize))))
         except (sqlite3.OperationalError, OSError):
             continue
         except (sqlite3.DatabaseError, ValueError, TypeError):
@@ -684,11 +638,10 @@ def create_context_archive(messages, summary: str, *, session_id="", archive_dir
 def search_context_archives(query, *, session_id="", limit=3, archive_dir=None, codes=None) -> list:
     """The metadata of archives that match a question, best first, `_score` being how many terms do; else [].
 
-    With codes=None the codes named in the question decide the scope, if it names any: their archives and those
-    without codes. A list is strict: [] means that no stock is meant, and leaves only archives without codes.
+    In scope are archives of `codes`, or without codes; [] is strict, None takes the codes in the question, if any.
     """
     codes, terms = _ask(query, codes)
-    return _find(_root(archive_dir), terms, session_id, codes, limit) if terms else []
+    return _find(archive_dir, terms, session_id, codes, limit) if terms else []
 
 
 def archive_recall_lines(query, *, session_id="", max_items=2, archive_dir=None, codes=None) -> list:
@@ -698,19 +651,18 @@ def archive_recall_lines(query, *, session_id="", max_items=2, archive_dir=None,
     """
     codes, terms = _ask(query, codes)
     least, lines = min(2, len(terms)), []
-    for meta in _find(_root(archive_dir), terms, session_id, codes, max_items) if terms else ():
+    for meta in _find(archive_dir, terms, session_id, codes, max_items) if terms else ():
         if meta["_score"] >= least or not set(codes or ()).isdisjoint(meta["codes"]):
             least = max(least, meta["_score"] / 2)
             stocks = " [%s]" % ", ".join(meta["codes"][:RECALL_CODES]) if meta["codes"] else ""
-            summary = one_line(meta["summary"], RECALL_SUMMARY_CHARS)
-            lines.append("- %s%s：%s" % (meta["archive_ref"], stocks, summary))
+            lines.append("- %s%s：%s" % (meta["archive_ref"], stocks, one_line(meta["summary"], RECALL_SUMMARY_CHARS)))
     return lines
 
 
 def restore_context_archive(ref, *, archive_dir=None) -> list:
     """Every readable message of an archive, {"index", "message"}, in order; [] when the reference names nothing."""
-    place, records = _split_reference(ref), []
-    meta = _load(_root(archive_dir), *place) if place else None
+    match, records = _REFERENCE.search(ref) if isinstance(ref, str) else None, []
+    meta = _load(_root(archive_dir), *match.groups()) if match else None
     with contextlib.suppress(OSError):  # the file went away a moment ago
         # Lines end at \n only: other separators occur in texts.
         for line in _read_file(meta["messages_path"]).split(b"\n") if meta else ():
@@ -723,7 +675,7 @@ def restore_context_archive(ref, *, archive_dir=None) -> list:
 
 def list_archives(*, session_id="", limit=20, archive_dir=None) -> list:
     """The newest archives as metadata, newest first."""
-    return _find(_root(archive_dir), [], session_id, None, limit)
+    return _find(archive_dir, [], session_id, None, limit)
 
 
 def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, delete=False) -> list:
@@ -752,19 +704,21 @@ def export_archives(*, archive_dir=None) -> Iterator:
 
 def import_archives(lines, *, archive_dir=None) -> tuple:
     """Write exported archives under their references: (written, already there). ArchiveError names a bad line."""
-    root, new = _root(archive_dir), []
+    root, counts = _root(archive_dir), [0, 0]
     for number, line in enumerate(filter(bytes.strip, lines), 1):
         try:
             item = json.loads(line)
             meta, records = _plain(item["metadata"]), [_written(record)[1] for record in item["messages"]]
-            new.append(_load(root, *_split_reference(meta["archive_ref"])) is None)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            known = _load(root, *_REFERENCE.search(meta["archive_ref"]).groups()) is not None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
-        if new[-1]:
+        if not known:
             _write_archive(root, meta, records)
-    if any(new):
-        _drop_index(root)  # it would keep them as the newest
-    return sum(new), len(new) - sum(new)
+            _drop_index(root)  # it would keep them as the newest
+        counts[known] += 1
+        if progress:
+            progress(number)
+    return tuple(counts)
 
 
 # ---- The agent's tool ----------------------------------------------------------------------------------------------
@@ -815,12 +769,11 @@ def _history_page(ref, offset: int, archive_dir) -> dict:
             record = {"index": record["index"], "cut_json": text[:HISTORY_PAGE_CHARS] + "…", "chars": len(text)}
         page.append(record)
         room -= len(text)
-    answer = {"source": "archive", "archive_ref": ref, "message_count": len(records), "offset": offset,
-              "messages": page}
     after = offset + len(page)
-    if after < len(records):
-        answer.update(next_offset=after, hint="还有 %d 条，用 offset=%d 继续读" % (len(records) - after, after))
-    return answer
+    left = len(records) - after
+    more = {"next_offset": after, "hint": "还有 %d 条，用 offset=%d 继续读" % (left, after)} if left > 0 else {}
+    return {"source": "archive", "archive_ref": ref, "message_count": len(records), "offset": offset,
+            "messages": page, **more}
 
 
 # ---- Command line --------------------------------------------------------------------------------------------------
@@ -834,24 +787,28 @@ def prepare_console() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def show_progress(done: int, total: int = 0) -> None:
+    """Show on a terminal how far long work is; what is printed next stands in its place."""
+    if sys.stderr.isatty():
+        print("%d/%d" % (done, total) if total else done, end="\r", file=sys.stderr, flush=True)
+
+
 def display_width(text: str) -> int:
     """Columns that a text takes on a terminal: two for a Chinese character, none for a combining one."""
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+    return sum(1 + (unicodedata.east_asian_width(char) in "WF") - bool(unicodedata.combining(char)) for char in text)
 
 
 def print_table(rows: list, columns: list) -> None:
-    """Print dicts as a table; columns are (key, title). The widest columns give way until it fits the terminal."""
+    """Print dicts as a table; columns are (key, title). The widest but the first give way until it fits the terminal."""
     import shutil
     lines = [[title for _key, title in columns]]
-    for row in rows:
-        values = ["" if row.get(key) is None else row[key] for key, _title in columns]
-        texts = (",".join(map(str, value)) if isinstance(value, list) else str(value) for value in values)
-        lines.append([one_line(text, TABLE_CELL_CHARS) for text in texts])
+    for values in ([row.get(key) for key, _title in columns] for row in rows):
+        texts = (value if isinstance(value, list) else [] if value is None else [value] for value in values)
+        lines.append([one_line(",".join(map(str, text)), TABLE_CELL_CHARS) for text in texts])
     widths = [max(map(display_width, column)) for column in zip(*lines)]
-    room = max(shutil.get_terminal_size((100, 24)).columns - 2 * (len(columns) - 1), 4 * len(columns))
-    while sum(widths) > room:
-        widths[widths.index(max(widths))] -= 1
+    room = shutil.get_terminal_size((100, 24)).columns - 2 * (len(columns) - 1)
+    while sum(widths) > room and max(widths[1:], default=0) > 4:  # the first column names the row: it is never cut
+        widths[widths.index(max(widths[1:]), 1)] -= 1
     for line in lines:
         for column, width in enumerate(widths):
             kept = text = line[column]
@@ -936,45 +893,45 @@ def _quantity(**units):
     return quantity
 
 
-_VERBS = (  # name, command, help, example, arguments
-    ("list", _cmd_list, "最新的归档", "list -n 5", "--session-id -n"),
-    ("search", _cmd_list, "查找归档", "search 比亚迪 120日线", "text --session-id -n"),
-    ("show", _cmd_show, "一份归档的全部消息", "show archive://s/ctx_20260621120000_abcd12345678", "ref"),
-    ("prune", _cmd_prune, "清理旧归档：加 --yes 才删除", "prune --older-than 90d", "--older-than --keep-bytes --yes"),
-    ("export", _cmd_export, "把全部归档写成 JSON lines", "export archives.jsonl", "file"),
-    ("import", _cmd_import, "读入导出的归档，已有的跳过", "import archives.jsonl", "file"),
-)
-_ARGUMENTS = {
-    "text": {"nargs": "+", "help": "股票、关键词、文件名"},
-    "ref": {"help": "归档引用"},
-    "file": {"nargs": "?", "default": "-", "help": "文件（默认标准输入输出）"},
-    "--session-id": {"default": "", "help": "只看这个会话"},
-    "-n": {"dest": "limit", "type": int, "default": 20, "help": "最多几份（默认 20）"},
-    "--older-than": {"type": _quantity(h=1 / 24, d=1, w=7), "help": "早于这个时长的，如 90d"},
-    "--keep-bytes": {"type": _quantity(k=1 << 10, m=1 << 20, g=1 << 30), "help": "从最新的算起超出的，如 500M"},
-    "--yes": {"action": "store_true", "help": "真正删除"},
-}
-
-
 def main(argv=None) -> int:
     """Run the command line and return its exit code: 0, 1 after an error on stderr; wrong usage exits with 2."""
     import argparse
+    global progress
     prepare_console()
-    common = argparse.ArgumentParser(add_help=False)
+    progress = show_progress
+    common, some, file = (argparse.ArgumentParser(add_help=False) for _ in range(3))
     common.add_argument("--home", default=argparse.SUPPRESS, help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）")
     common.add_argument("--format", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS, help="输出格式")
+    some.add_argument("--session-id", default="", help="只看这个会话")
+    some.add_argument("-n", dest="limit", type=int, default=20, help="最多几份（默认 20）")
+    file.add_argument("file", nargs="?", default="-", help="文件（默认标准输入输出）")
     parser = argparse.ArgumentParser(prog="context_archive.py", parents=[common], description="被压缩移出的历史对话归档")
-    parser.set_defaults(home=None, format="table", run=_cmd_list, session_id="", limit=20, text=())
+    parser.add_argument("--version", action="version", version=__version__)
     verbs = parser.add_subparsers(metavar="命令")
-    for name, run, text, example, arguments in _VERBS:
-        epilog = "例：python context_archive.py " + example
-        verb = verbs.add_parser(name, parents=[common], help=text, description=text, epilog=epilog)
-        verb.set_defaults(run=run)
-        for argument in arguments.split():
-            verb.add_argument(argument, **_ARGUMENTS[argument])
-    args = parser.parse_args(argv)
+
+    def verb(run, text: str, example: str, *parents):
+        added = verbs.add_parser(example.split()[0], parents=[common, *parents], help=text, description=text,
+                                 epilog="例：python context_archive.py " + example)
+        added.set_defaults(run=run)
+        return added.add_argument
+
+    verb(_cmd_list, "最新的归档", "list -n 5", some)
+    verb(_cmd_list, "查找归档", "search 比亚迪 120日线", some)("text", nargs="+", help="股票、关键词、文件名")
+    verb(_cmd_show, "一份归档的全部消息", "show archive://s/ctx_20260621120000_abcd12345678")("ref", help="归档引用")
+    option = verb(_cmd_prune, "清理旧归档：加 --yes 才删除", "prune --older-than 90d")
+    option("--older-than", type=_quantity(h=1 / 24, d=1, w=7), help="早于这个时长的，如 90d")
+    option("--keep-bytes", type=_quantity(k=1 << 10, m=1 << 20, g=1 << 30), help="从最新的算起超出的，如 500M")
+    option("--yes", action="store_true", help="真正删除")
+    verb(_cmd_export, "把全部归档写成 JSON lines", "export archives.jsonl", file)
+    verb(_cmd_import, "读入导出的归档，已有的跳过", "import archives.jsonl", file)
+    # Not as defaults: a subcommand would put them over what stands before it.
+    args = parser.parse_args(argv, argparse.Namespace(
+        home=None, format="table", run=_cmd_list, session_id="", limit=20, text=()))
     args.archive_dir = os.path.join(args.home, "context_archive") if args.home else None
-    return run_command(args.run, args, (ArchiveError,))
+    try:
+        return run_command(args.run, args, (ArchiveError,))
+    finally:
+        progress = None
 
 
 if __name__ == "__main__":

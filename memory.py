@@ -2416,7 +2416,9 @@ class MemoryStore:
             there = self._snapshot()
             dated = {_identity(row) + (row["created_at"],): row["id"] for row in there.rows}
             alive = {_identity(row): row["id"] for row in reversed(there.standing)}
-            for row in rows:
+            for number, row in enumerate(rows):
+                if context_archive.progress and number % 100 == 0:
+                    context_archive.progress(number, len(rows))
                 key, meta = _identity(row) + (row["created_at"],), parse_metadata(row["metadata"])
                 id = dated.get(key) or "superseded_by" not in meta and alive.get(_identity(row))
                 if id:
@@ -3812,6 +3814,7 @@ def main(argv=None) -> int:
     global _warnings_go_to
     context_archive.prepare_console()
     _warnings_go_to = lambda text: print("注意：" + text, file=sys.stderr)  # no tracebacks at a command line
+    context_archive.progress = context_archive.show_progress
     try:
         return context_archive.run_command(_run, sys.argv[1:] if argv is None else list(argv), COMMAND_ERRORS)
     except SystemExit as stop:  # argparse has said why
@@ -3819,7 +3822,7 @@ def main(argv=None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        _warnings_go_to = None
+        _warnings_go_to = context_archive.progress = None
 
 
 if __name__ == "__main__":

@@ -2146,6 +2146,15 @@ class TestPending:
         assert memory.run_pending(Script("[偏好] 用户不追涨")) == 0
         assert memory.run_pending(Script("[偏好] 用户不追涨"), by_hand=True) == 1 and contents("preference") == ["用户不追涨"]
 
+    def test_who_lost_an_entry_meanwhile_stores_nothing(self, caplog):
+        class Slow(Script):
+            def chat_stream(self, messages, tools, system_prompt):
+                memory.get_db().execute("UPDATE pending_summary SET owner = 'other|1|2|3'")
+                return super().chat_stream(messages, tools, system_prompt)
+        memory.save_session_summary(talk("我不追涨"), Slow("[偏好] 用户不追涨"))
+        entry, = memory._default.list_pending()
+        assert contents() == [] and (entry.owner, entry.tries) == ("other|1|2|3", 0) and "passed on" in caplog.text
+
     def test_the_next_summary_works_off_what_is_due(self, clock):
         memory.save_session_summary(talk("我不追涨"), Script(ConnectionError("x")), session_id="s1")
         clock.now += DAY
@@ -3105,7 +3114,8 @@ class TestArchiveText:
         ("银行账号 1000200030004000", "银行账号 [已隐去]"),
         ("证券账号：20811746", "证券账号：[已隐去]"), ("账户 300750 怎么样", "账户 300750 怎么样"), ("账户 12345678 元", "账户 12345678 元"),
         ("https://bot.example/v2/hook/0a1b2c3d-4e5f-6071-8293", "https://bot.example/v2/hook/[已隐去]"),
-        ("授权码 wqpzmhxkcvbnalsd", "授权码 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
+        ("授权码 wqpzmhxkcvbnalsd", "授权码 [已隐去]"),
+        ("https://li:hunter22@git.example/x", "https://[已隐去]@git.example/x"), ("https://a.example:8443/x@y", "https://a.example:8443/x@y"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
     def test_secrets_are_masked(self, text, masked):
         assert context_archive.mask_secrets(text) == masked
         assert context_archive.mask_secrets(masked) == masked
@@ -3199,16 +3209,19 @@ class TestArchives:
         class Mute:
             def __str__(self):
                 raise RuntimeError
+
+            def __bool__(self):
+                raise ValueError("the truth of many is none")
         circle = {"role": "user"}
         circle["self"] = circle
         odd = [{"role": "user", "content": "a\ud800\u2028\x85b", "n": float("nan"), "b": b"\xff", None: 1, (1, 2): {
-            3}, "big": 10 ** 6000}, circle, None, {"content": Mute()}, (item for item in ())]
+            3}, "big": 10 ** 6000}, circle, None, {"content": Mute(), "token": Mute()}, (item for item in ())]
         meta = create(odd, None)
         raw = Path(meta["messages_path"]).read_text(encoding="utf-8")
         assert len(raw.splitlines()) == 5
         records = [json.loads(line, parse_constant=pytest.fail)["message"] for line in raw.splitlines()]
         assert (records[0]["content"], records[0]["n"], records[1]["self"]) == ("a?\u2028\x85b", "nan", "[循环引用]")
-        assert records[2] is None and records[3] == {"content": "<Mute>"}
+        assert records[2] is None and records[3] == {"content": "<Mute>", "token": "[已隐去]"}
 
     def test_secrets_are_masked_by_key_and_in_text_but_counts_stay(self):
         message = {"role": "tool", "content": '{"token": "abcd1234"}', "auth": {
@@ -3371,6 +3384,29 @@ class TestArchiveCommandLine:
         other = home.parent / "other"
         listed = archive_run(other, "list", "--home", str(home)).out.decode()
         assert meta["archive_ref"] in listed and not other.exists()
+
+    def test_options_count_before_and_behind_the_verb(self, home):
+        archived("别的")
+        other = home.parent / "other"
+        gone = archive_run(other, "--home", str(home), "--format", "jsonl", "prune", "--keep-bytes", "0", "--yes")
+        assert json.loads(gone.out)["archive_ref"] and context_archive.list_archives() == []
+        assert archive_run(other, "--home", str(home), "--format", "json", "list").out == b"[]\n"
+
+    def test_a_reference_is_never_cut(self, home):
+        meta = archived("很长的摘要" * 40)
+        lines = archive_run(home, "list", COLUMNS="60").out.decode().splitlines()
+        assert lines[1].startswith(meta["archive_ref"] + "  ") and lines[1].endswith("…")
+
+    def test_progress_is_shown_on_a_terminal_only_and_ends_with_the_command(self, monkeypatch, capsys):
+        monkeypatch.setattr(context_archive, "BLOCK", 8)
+        for number in range(9):
+            archived("第%d份" % number)
+        assert context_archive.main(["list"]) == 0 and capsys.readouterr().err == ""
+        context_archive._drop_index(context_archive._root())
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        assert context_archive.main(["list"]) == 0 and capsys.readouterr().err == "8/9\r9/9\r"
+        context_archive._drop_index(context_archive._root())
+        assert len(context_archive.list_archives()) == 9 and capsys.readouterr().err == ""  # in a host it stays quiet
 
     def test_errors_go_to_stderr_with_their_exit_code(self, home):
         missing = archive_run(home, "show", "archive://s/ctx_1")
