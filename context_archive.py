@@ -522,22 +522,25 @@ def _add_archives(conn, root: str, places: list) -> None:
         conn.executemany("INSERT INTO archives VALUES (?, ?, ?)",
                          [(number, folder, name) for number, (_when, name, folder, *_) in enumerate(found, doc)])
         doc += len(found)
+        conn.execute("COMMIT")  # an agent may end before all is done: the next one goes on from here
+        conn.execute("BEGIN")
         if progress and total > BLOCK:
             progress(total - len(places), total)
 
 
 def _refresh_index(conn, root: str, on_disk: dict) -> None:
-    """Bring the index up to the files, in one transaction, when the time of a folder tells that it changed."""
+    """Bring the index up to the files when the time of a folder tells that it changed."""
     known_sql, now = "SELECT folder, changed FROM folders WHERE changed != 0", time.time_ns()
     usable = conn.execute("PRAGMA user_version").fetchone() == (INDEX_VERSION,)
     if usable and dict(conn.execute(known_sql)) == on_disk:
         return
     conn.execute("PRAGMA synchronous = OFF")
     conn.execute("PRAGMA cache_size = -%d" % INDEX_CACHE_KIB)
+    conn.execute("PRAGMA locking_mode = EXCLUSIVE")  # nobody comes between two blocks
     conn.execute("BEGIN IMMEDIATE")  # closing the connection rolls back what an error interrupts
     for statement in _SCHEMA.split(";") if not usable else ():
         conn.execute(statement)
-    added, known, on_disk = [], dict(conn.execute(known_sql)), _folders(root)
+    added, times, known, on_disk = [], [], dict(conn.execute(known_sql)), _folders(root)
     for folder in {folder for folder, _changed in known.items() ^ on_disk.items()}:
         files, changed = set(), on_disk.get(folder, 0)
         with contextlib.suppress(OSError):  # it went away, or cannot be read
@@ -545,12 +548,13 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
         names = {file[:-5] for file in files if file + "l" in files and re.fullmatch(_ID + "[.]json", file)}
         # A later change might not move a time so recent: it is not relied on, and -1 is kept instead.
         settled = now - changed > 1e9 * (SETTLES_S if changed % 1_000_000_000 else COARSE_SETTLES_S)
-        conn.execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed if settled else -1))
+        times.append((folder, changed if settled else -1))
         indexed = {row[0] for row in conn.execute("SELECT name FROM archives WHERE folder = ?", (folder,))}
         conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?",
                          [(folder, name) for name in indexed - names])
         added += [(name, folder) for name in names - indexed]
     _add_archives(conn, root, sorted(added))  # an id begins with its time
+    conn.executemany("INSERT OR REPLACE INTO folders VALUES (?, ?)", times)
     conn.execute("COMMIT")
 
 

@@ -3237,6 +3237,22 @@ class TestArchives:
         record, = restore(create([dict(turn, _memory_context="…")], "")["archive_ref"])
         assert record["message"] == {"role": "user", "content": "问"}
 
+    def test_an_index_that_was_not_finished_is_gone_on_with(self, monkeypatch):
+        monkeypatch.setattr(context_archive, "BLOCK", 8)
+        metas = [archived("第%d份高股息" % number, session_id=str(number % 3)) for number in range(20)]
+
+        def end(done, total):
+            raise KeyboardInterrupt
+        monkeypatch.setattr(context_archive, "progress", end)
+        with pytest.raises(KeyboardInterrupt):
+            search("股息")
+        read = []
+        real = context_archive._read_meta
+        monkeypatch.setattr(context_archive, "progress", None)
+        monkeypatch.setattr(context_archive, "_read_meta", lambda *place: read.append(place[-1]) or real(*place))
+        assert refs(search("股息", limit=99)) == refs(metas[::-1])
+        assert len(read) == 12 + 20  # the rest to index them, all to show them
+
     def test_more_matching_terms_first_then_newest(self):
         one, both, newer = archived("高股息配置"), archived("高股息配置与网格区间"), archived("高股息选择")
         assert refs(search("高股息配置 网格", limit=9)) == refs([both, one, newer])
