@@ -146,7 +146,7 @@ MAX_CANDIDATES, CANDIDATE_DAYS = 100, 45  # kept: so many, so long
 MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row that says a conversation was judged
 BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 0.05  # for another writer; a chat leaves a longer wait to its thread
 SCHEMA_VERSION = "1"
-TERMS_VERSION = "2"  # raise it when search_terms changes: all rows are computed anew
+TERMS_VERSION = "3"  # raise it when search_terms changes: all rows are computed anew
 ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 
 HYBRID_LIMIT = 8
@@ -291,7 +291,7 @@ CONCEPTS = """\
 分批 另一半 三分之一 第二笔 第一笔 梯次 | 仓位 单票 单只 几成 半仓 满仓 重仓 轻仓 全仓 梭哈 一把梭 all in allin 仓位上限 占比 买多少 下多少 投多少 上多少 押多少 放多少 配多少 押注 投入 总资金
 仓位 总资产 头寸 配比 多少钱合适 重注 占多少 单笔 一成 两成 三成 四成 五成 六成 七成 八成 总仓位 资金比例 最多买 最多能买 股数 多大比例 不超过总 投进去 都投 全部投 第一大持仓 sizing 押多点 多押 押大
 仓位 押一把 压一把 压多少 赌大点 豪赌 孤注一掷 全部身家 全砸 砸进去 砸多少 全押 拉满 大部分资金 一半资金 占了大头 都在这一只 仓太重 拿得重 买太多 买多了 买重了 下手太重 下狠手 多少股 多少手 买几手 能买~万
-仓位 占账户 账户的~% 资金的~% 敞口 单一个股 单一持仓 集中度 控仓 标准仓 干多少 整多少 搞多少 资金分配 资金管理 凯利 等权 梭进去 多整点 多搞点 多来点 多下点 多配点 都压上 特别看好 把握很大 占一半
+仓位 占账户 账户的~% 一只票~% 一只票~成 每只票~% 每只票~成 一只~最多 资金的~% 敞口 单一个股 单一持仓 集中度 控仓 标准仓 干多少 整多少 搞多少 资金分配 资金管理 凯利 等权 梭进去 多整点 多搞点 多来点 多下点 多配点 都压上 特别看好 把握很大 占一半
 持股数 分散 集中持股 过于集中 持仓数量 持股数量 几只票 几只股 多少只 鸡蛋 持仓~只 持有~只 拿~只 同时~只 最多~只 不超过~只 只股票 持有~家 最多~家 太多票 票太多 摊子 | 同板块 同一板块 同一个板块 同行业
 同板块 一个行业 每个行业 同一行业 单一行业 行业集中 一个板块 单个板块 板块集中 一个方向 同一方向 同题材 | 空仓 现金 观望 休息 管住手 不动手 不出手 出手 持币 留现金 留多少钱 子弹 备用金 歇一歇 歇手 停手
 空仓 停止交易 等机会 没机会 不开新仓 停几天 不做任何 降~频率 不交易 歇歇 躲一躲 避一避 躲过去 避风头 避开风险 出来等 | 连亏 连续亏 连续~亏 连着亏 连~笔亏 连续止损 接连 连错 亏了几笔 亏了好几 老是亏 总是亏
@@ -1039,8 +1039,8 @@ def _speech_pattern(text):
 # -- the boundary --
 # What makes a sentence a rule, a habit or a reasoned decision. It may contain the words of today as a condition.
 _SPEECH_RULE = ("如果|若|一旦|遇到|凡是|每(?!盎司|股|吨|克|桶|手(?:盈|亏|赚))|除非|就(?!是)|(?<!刚)才(?!刚|开始)|则|(?<![当同暂及小实耗超])时(?![间段候分点刻代机]|"
-    "$)|从[不来]|绝|永|一律|必须|只[做买卖看在用选碰拿挂加要能配留接追投挑认换减持开打信跟吃收]|(?<![差次])不(?![错好佳足大明断清知确利振行及是太稳同少]|打算|准备|可用)|观望(?!中)|回避|避[免开]|(?<![特个])别|"
-    "剔[除掉]|统统|排除|过滤|黑名单|的(?:票|股票?|个股|标的|公司|品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|因为|所以|由于|原因|失效|宁可|无条件|先|[不少]于|[不低高]过|"
+    "$)|从[不来]|绝|永|一律|必须|只[做买卖看在用选碰拿挂加要能配留接追投挑认换减持开打信跟吃收查]|专[挑做买选门]|(?<!自)选股|(?<![差次])不(?![错好佳足大明断清知确利振行及是太稳同少顺]|打算|准备|可用)|观望(?!中|气氛|情绪)|回避|避[免开]|(?<![特个])别|"
+    "剔[除掉]|统统|排除|过滤|黑名单|的(?:票|股票?|个股|标的|公司|品种)(?!有)|[以今]后|[之天分]后|后[再先]|天起|所以|失效|宁可|无条件|先|[不少]于|[不低高]过|"
     r"超过(?!\d+[多余]?(?:[只家亿点]|个股))|[小大]于|以[内上下]|[入出仓单]前|[最至顶][多少]|仅(?!有)|都[要得]|一[天日周月]一|上限|控制|(?<![涨跌])停(?![牌滞])|反而[要得会该]?[买卖加减清收停空撤]|休息|放弃|"
     "纪律|原则|剧本|优先|习惯|喜欢|偏[好爱]|必[走卖减清撤砍出]|立[马即刻]|果断|固定|[视当]为|当[作成没]|[当算][^,]{0,3}处理|表格|通俗|白话|青睐|钟爱|信奉|采用|侧重|主攻|策略|讨厌|厌恶|一般(?!$)|通常|风格|倾向|坚持|总[在是]|经常|天天|次日|比…更|越[跌涨]越[买接补加分卖减]|统一|允许|接受|改为|教训|^(?:回答|"
     "分析|报告|输出)|%…(?:止[损盈]|减|卖|清|离场|加|补|停|半)")
@@ -1052,18 +1052,19 @@ _SPEECH_ACT = _SPEECH_RULE + (
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
     ("当日行情", "[就才则不别预]|因此|而", "<DAY>[^,]{0,12}(?:[大暴普领]?[涨跌][停幅了]?|走[强弱]|飙升|跳水|反弹|回落)[^,]{0,3}$"),
     ("临时看法", "[就才则不别]", "(?:坚信|相信|笃定|断定|肯定|看好|认为)[^,]{0,14}[能会要将必][^,]{0,5}(?:涨|跌|翻|新高|到\\d|回本|反弹)"),
-    ("持仓、成本或盈亏", "(?!)", r"(?:剩余|还剩|可用)[^,]{0,6}(?:资金|保证金|余额|现金|仓位)|^(?:用户|我)?(?:<DAY>|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
+    ("持仓、成本或盈亏", "(?!)", r"(?:剩余|还剩|可用)[^,]{0,6}(?:资金|保证金|余额|现金|仓位)(?!…(?:时|就|则|[^,]*停))|^(?:用户|我)?(?:<DAY>|已经?)(?:是|为|处于|仍|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
     ("一次性操作", "(?!)", "(?:[今明][天日晚]|这[两几]天|[本这下]周|暂时)…不(?:操作|动|交易)|<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|"
-     "本)[次笔单把]…(?:持有|拿|留)[到着]|(?<!不)临时(?:改|调|加|减|换)|就?这一次|下不为例|[今明][天日早晚][^,]{0,10}(?:把|必须|务必|要)[^,]{0,12}"
-     "(?:[买卖清抛减补出掉]|走)[掉完光出入]?$"),
-    ("工具过程", "时,|就|则", "(?:回复|输出|结果)…被?(?:截断|中断)|重试|^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源|akshare|tushare|[a-z]+_[a-z_]+)…(?:[查询用取读拉抓算试]了|已[重改切恢]|返回|"
+     "本)[次笔单把]…(?:持有|拿|留)[到着]|(?<!不)临时(?:改|调|加|减|换)|就?这一次|下不为例"),
+    ("一次性操作", "[每凡]|以后|一律|从不|永远|都|教训|不再", "(?:[今明][天日早晚]|后天|下周)[^。]{0,30}(?:[买卖清抛减补加出掉][仓掉完光出入]?|走)(?:一半|部分|[\\d.]+%|<LOT>)?$|"
+     "(?:本|这一?)[次回](?!调|踩)|(?:委托价?|挂单|[买卖]单|条件单)[^,]{0,6}[改调挂][^,]{0,4}\\d|(?:撤[销掉回]|取消)[^,]{0,8}(?:委托|单|申购)"),
+    ("工具过程", "时,|就|则", "(?:回复|输出|结果)…被?(?:截断|中断)|重试|^(?:助手|模型|agent|程序)(?=.*[了过](?:[^解]|$))|^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源|akshare|tushare|[a-z]+_[a-z_]+)…(?:[查询用取读拉抓算试]了|已[重改切恢]|返回|"
      "失败|超时|报错|被拒|[未没][找查取]到|[取查连]不[到上]|无法|中断|限流)"),
-    ("是提问，不是规则", "[先就再前]|不管|无论|取决|根据|判断|确认|检查|自己", "(?:要不要|能不能|该不该|可不可以|值不值得|好不好|行不行|会不会|是不是)"),
-    ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|问(?![清题])|想(?:知道|了解|问|弄|搞|明白)|"
+    ("是提问，不是规则", "[先就再前]|不管|无论|取决|根据|判断|确认|检查|自己", "(?:要不要|能不能|该不该|可不可以|值不值得|好不好|行不行|会不会|是不是|([一-鿿])[不没]\\1(?!的?(?:都|无所谓)))"),
+    ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|打听|请教|问(?![清题])|想(?:知道|了解|问|弄|搞|明白)|"
      r"好奇)|疑[惑问]"),
     ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|有[涨赚赢]就?必?也?有[跌亏输]|^(?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
      "股[票市]|炒股|理财|基金|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,"
-     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|低买高卖|才|总[是会]?|[更大]?利润|回报|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
+     "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|低买高卖|才|总[是会]?|[更大]?利润|回报|原则|理念|道理|认为|觉得|不?容易|难|信心|努力|认真|学会|少走弯路|踏实|赢|大|能)+$"),
     ("一次性操作", "[每最如若就时只不]", "(?:想|打算|准备|先)…[买卖补加减清追抛来]<LOT>"),
     ("一次性操作", "(?!)", "<DAY>…(?:清|割|<TRADE>).{0,2}了(?!解)|(?:这一?|本)[次笔]…<TRADE>"),
     ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|^(?:用户|我)(?:手[里上]|[还仍只]){0,2}持有(?![期时])|持仓|手[里上中]|还[剩有]|成本|均价|被?套[牢了\d]|浮盈|亏|赚|"
@@ -1128,6 +1129,7 @@ _SPEECH_NUMERAL = Pattern("(?<![第前])([一二两三四五六七八九]?十[�
     "(?<=\\d)个?点")
 _SPEECH_FILLER = Pattern("用户|本人|我们?|喜欢|偏好|习惯|认为|觉得|坚持|倾向于?|采用|表示|要求|希望|以后|今后|总是|一直|已经?|就是|[的了是就都也会要请将吧啊]")
 _SPEECH_PIECE = Pattern("[一-鿿]+|\\d+(?:\\.\\d+)?%?|[a-z]+")
+_SPEECH_UNIT = Pattern("\\d(%|[^\\d.]|$)")
 _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
 _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
 _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
@@ -1147,8 +1149,9 @@ _SPEECH_UNLIKE = _speech_pattern("我…[跟和与比]…(?:不一样|不同|相
 _SPEECH_CHANGES = Pattern("改[为成到用]|不再|调[整到]|[升降提收放][到至宽紧]")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
 _SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|怎么[看样]|咋|[是可]不[是可]|有没有|(?:几[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|([一-鿿])[不没]\\1(?!的?(?:无所谓|都|不重要|没关系|随))")
+_SPEECH_WHENEVER = Pattern("(啥时候?|什么时候|哪天|谁)([^。!?;]*?)\\1")  # 啥时候站稳，啥时候我才进
 _SPEECH_REQUESTS = Pattern("^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\\d{6}))|"
-    "(?<=[帮给替]我)[看查读讲列画算跑找翻]|分析|对比|(?:接着|继续)[看盯说跑]|给(?:一?下|我[看讲说]))"
+    "(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|(?:接着|继续)[看盯说跑]|给(?:一?下|我[看讲说]))"
                            "(?!.*(?:[不先每都]|(?<![几这那哪两一二三四五\\d])只))|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|谢谢|辛苦了?|明白了?|继续|接着说?|换一?个)[,。!]*$")
 _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:(?:嗯+|好的?|行|可以|ok)?[,。!]*(?:对(?=$|"
     "[的,。!啊呀头、])|是(?:的|$|[,。!啊呀])|没错|正[是确]|[准确]{2}|同意|说[得的]对|就是(?:这样|这个意思|这么回事)|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)|"
@@ -1157,9 +1160,9 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
 _SPEECH_ASSENTS = Pattern("(?:嗯|好|对|是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
 _SPEECH_ECHOES = Pattern("^(?:收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
-_SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避免|戒|[躲绕]|疯狂|远离")
+_SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避|放弃|[剔排]除|过滤|戒|[躲绕]|疯狂|远离")
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
-_SPEECH_GAVE_UP = Pattern("销户|(?:戒|关|停|退)[掉了]|这辈子[^,。]{0,3}不|再也不|[不别从没]{1,2}[^,。]{0,2}[碰沾]")  # 两融我早销户了，这辈子不碰
+_SPEECH_GAVE_UP = Pattern("销户|走不通|我[可才]?不学|(?:戒|关|停|退)[掉了]|这辈子[^,。]{0,3}不|再也不|[不别从没]{1,2}[^,。]{0,2}[碰沾]")  # 两融我早销户了，这辈子不碰
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)|(?:用户|"
@@ -1223,7 +1226,7 @@ def _speech_words(turns):
 
 def _speech_user(text):
     """Yield (own, clause) of a user's turn: what others say lasts until he speaks of himself again."""
-    own = True
+    own, text = True, _SPEECH_WHENEVER.sub(r"\2", text)
     adopted = _SPEECH_ADOPTS.search(text) and not _SPEECH_REJECTS.search(text)
     if not adopted:
         yield from ((False, quote) for quote in _SPEECH_QUOTED.findall(text))
@@ -1242,6 +1245,12 @@ def _speech_user(text):
             yield stated, clause
 
 
+def _speech_own_texts(speech):
+    """Return the user's own clauses, each with the next one where that has no subject: 两融我早销户了，这辈子不碰."""
+    own = [words.text for words in speech if words.own and words.role == "user"]
+    return [text + ("" if _term_concepts(after)[0] else after) for text, after in zip(own, own[1:] + [""])]
+
+
 def _speech_denied(plain, core, speech):
     """Tell whether the user said the opposite: he refuses what he is said to do, or his rule has another number."""
     own, topics = [words for words in speech if words.own and words.role == "user"], set(_term_concepts(plain)[0])
@@ -1254,6 +1263,9 @@ def _speech_denied(plain, core, speech):
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
     if near and all(near) and not _SPEECH_DENIES.search(plain) and not marks.search(plain):
         return True
+    if not _SPEECH_DENIES.search(plain) and any(
+            topics & set(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text) for text in _speech_own_texts(speech)):
+        return True
     nearest = max(own, key=lambda words: _speech_share(core, words.pieces), default=None)
     if nearest and _speech_share(core, nearest.pieces) >= CONTRADICTED_SHARE and not any(
             _SPEECH_DENIES.search(text) for text in (plain, nearest.text)) and _same_conflict(
@@ -1262,8 +1274,8 @@ def _speech_denied(plain, core, speech):
     numbers = {piece for piece in core if piece[0].isdigit()}
     if not numbers or any(numbers & words.pieces for words in speech):
         return False
-    units = {number[-1] == "%" for number in numbers}
-    return any(units == {piece[-1] == "%" for piece in words.pieces if piece[0].isdigit()} and (
+    units = set(_SPEECH_UNIT.findall(plain))  # 52周 and 1年 may be the same
+    return any(units.intersection(_SPEECH_UNIT.findall(words.text)) and (
         _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics & set(_term_concepts(words.text)[0]))
         for words in own)
 
@@ -1299,8 +1311,7 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
         _SPEECH_PLANTS.search(words.text) for words in speech if words.role not in ("user", "assistant"))
     if foreign >= FOREIGN_SHARE and foreign - own >= FOREIGN_LEAD:
         return "是他人的话，不是用户的"
-    mine = [words.text for words in speech if words.own and words.role == "user"]
-    taken = (_speech_risks(text) for text, after in zip(mine, mine[1:] + [""]) if not _SPEECH_GAVE_UP.search(text + after))
+    taken = (_speech_risks(text) for text in _speech_own_texts(speech) if not _SPEECH_GAVE_UP.search(text))
     if planted and own < OWN_SHARE or _speech_risks(plain).difference(*taken):
         return "须用户亲口说"
     if not any(words.own for words in speech):  # only questions and requests
