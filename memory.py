@@ -682,10 +682,10 @@ def _term_concepts(text: str) -> tuple:
             end = start + len(head)
             if not text.startswith(head, start):
                 continue
-            around = text[start - 1:start] + text[end:end + 1]
             if tail:
                 tokens += names if text.find(tail, end, end + GAP_CHARS + len(tail)) >= 0 else ()
-            elif end > covered and not (head[0].isascii() and re.search("[a-z0-9]", around)):
+            elif end > covered and not (
+                    head[0].isascii() and re.search("[a-z0-9]", text[start - 1:start] + text[end:end + 1])):
                 tokens += names
                 heads.append(head)
                 covered = end
