@@ -1260,8 +1260,21 @@ def _speech_own_texts(speech):
 
 
 def _speech_denied(plain, core, speech):
-    """Tell whether the user said the opposite: he refuses what he is said to do, or his rule has another number."""
-    own, topics = [words for words in speech if words.own and words.role == "user"], set(_term_concepts(plain)[0])
+    """Tell whether the user said the opposite: refuses it, does the contrary, or has another number for it."""
+    own = [words for words in speech if words.own and words.role == "user"]
+    firm = not _SPEECH_DENIES.search(plain)  # else the memory is itself a refusal, and may be that of the user
+    nearest = max(own, key=lambda words: _speech_share(core, words.pieces), default=None)
+    contrary = (firm and nearest and _speech_share(core, nearest.pieces) >= CONTRADICTED_SHARE
+                and not _SPEECH_DENIES.search(nearest.text) and _same_conflict(plain, nearest.text, _SAME_OPPOSITES))
+    topics = set(_term_concepts(plain)[0])
+    gave_up = firm and any(topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
+                           for text in _speech_own_texts(speech))
+    return contrary or gave_up or firm and _speech_refused(plain, own) or _speech_renumbered(
+        plain, core, topics, own, speech)
+
+
+def _speech_refused(plain, own):
+    """Tell whether every clause of the user that speaks of this says no to it."""
     liked = _SPEECH_LIKES.search(plain)
     what, marks = (plain[liked.end():], _SPEECH_DENIES) if liked else (plain, _SPEECH_REJECTS)
     head, what = what[:2] if liked else "\n", _speech_pieces(what)
@@ -1269,22 +1282,17 @@ def _speech_denied(plain, core, speech):
             for words, after in zip(own, own[1:] + [Speech(True, "", "", (), 0)])
             if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE)
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
-    if near and all(near) and not _SPEECH_DENIES.search(plain) and not marks.search(plain):
-        return True
-    if not _SPEECH_DENIES.search(plain) and any(
-            topics & set(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text) for text in _speech_own_texts(speech)):
-        return True
-    nearest = max(own, key=lambda words: _speech_share(core, words.pieces), default=None)
-    if nearest and _speech_share(core, nearest.pieces) >= CONTRADICTED_SHARE and not any(
-            _SPEECH_DENIES.search(text) for text in (plain, nearest.text)) and _same_conflict(
-            plain, nearest.text, _SAME_OPPOSITES):
-        return True
+    return near and all(near) and not marks.search(plain)
+
+
+def _speech_renumbered(plain, core, topics, own, speech):
+    """Tell whether nobody said one of its numbers, and the user said another one of that unit about the same thing."""
     numbers = {piece for piece in core if piece[0].isdigit()}
     if not numbers or any(numbers & words.pieces for words in speech):
         return False
     units = set(_SPEECH_UNIT.findall(plain))  # 52周 and 1年 may be the same
     return any(units.intersection(_SPEECH_UNIT.findall(words.text)) and (
-        _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics & set(_term_concepts(words.text)[0]))
+        _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics.intersection(_term_concepts(words.text)[0]))
         for words in own)
 
 
