@@ -152,6 +152,7 @@ ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 HYBRID_LIMIT = 8
 MAX_PLAYBOOKS, MAX_ARCHIVE_LINES = 3, 2
 MAX_MEMORY_LINE_CHARS, MAX_CONTEXT_CHARS = 200, 1200
+MAX_SOURCE_CHARS = 60  # of a source_ref beside a recalled memory; trace shows the whole
 MIN_LINE_CHARS = 40  # a line is not shortened below this, it goes
 ARCHIVE_DEADLINE_S = 0.3
 
@@ -467,6 +468,8 @@ SEARCH_TRIGGERS = (
     " DELETE FROM agent_memory_search WHERE id = old.id; END")
 CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5(search_text, content='{terms}',"
                 " content_rowid='id', tokenize='unicode61')")
+TERMS_SQL = "SELECT sql FROM sqlite_master WHERE name = 'agent_memory_terms'"
+DROP_TERMS = "DROP TABLE agent_memory_terms"
 TOUCH_TERMS = "SELECT 1 FROM agent_memory_terms LIMIT 0"  # fails where this SQLite has no FTS5
 _INDEX = "INSERT INTO agent_memory_terms(rowid, search_text) VALUES (new.id, new.search_text);"
 _FORGET = ("INSERT INTO agent_memory_terms(agent_memory_terms, rowid, search_text)"
@@ -501,8 +504,9 @@ TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) A
               " TOTAL(metadata LIKE '%superseded_by%') FROM agent_memory WHERE memory_type = ?")
 # A date in the future counts as now: after a clock that ran ahead was set right, the rows saved since would else be
 # the oldest, and go at once.
-DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ?"
-                 " ORDER BY MIN(datetime(created_at), ?), id LIMIT ?)")
+# SQLite reads no +0800: without its zone such a date is right to a day, which is enough here.
+DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
+                 " ORDER BY MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
 INSERT_MEMORY = ("INSERT INTO agent_memory(memory_type, content, codes, memory_level, source_ref, confidence, metadata,"
                  " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 INSERT_WITH_TERMS = INSERT_MEMORY.replace(") VALUES (", ", search_text) VALUES (?, ")
@@ -1793,6 +1797,11 @@ def _importable(line) -> dict:
                 metadata=context_archive.mask_secrets(text))
 
 
+def _imported_as(row: dict) -> tuple:
+    """Type, content and codes as an import would write them: by them a row is known again."""
+    return safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
+
+
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
     """Metadata whose references follow the rows; one to a row that stayed away turns negative and names nothing."""
     out = dict(meta)
@@ -1977,14 +1986,20 @@ class MemoryStore:
                     conn.execute(ADD_COLUMN.format(table=table, column=column, kind=columns[column]))
         is_ours = "search_text" in self._columns(conn, "agent_memory")
         terms = "agent_memory" if is_ours else "agent_memory_search"
-        for statement in CREATE_TABLES + (() if is_ours else (CREATE_SEARCH, COMPLETE_SEARCH)):
+        for statement in CREATE_TABLES + (() if is_ours else (CREATE_SEARCH,)):
             conn.execute(statement)
-        fts = self._works(conn, CREATE_TERMS.format(terms=terms)) and self._works(conn, TOUCH_TERMS)
+        create = CREATE_TERMS.format(terms=terms)
+        fts = self._works(conn, create) and self._works(conn, TOUCH_TERMS)
+        if fts and create.split("content=")[1] not in conn.execute(TERMS_SQL).fetchone()[0]:
+            conn.execute(DROP_TERMS)  # it was made for a table that another program has made anew since
+            conn.execute(create)
         schema = " ".join((SCHEMA_VERSION, TERMS_VERSION, "fts5" if fts else "plain", terms))
         known = conn.execute(GET_SCHEMA).fetchone()
         for trigger in EDIT_TRIGGER + (() if is_ours else SEARCH_TRIGGERS) + (TERMS_TRIGGERS if fts else ()):
             conn.execute(CREATE_TRIGGER + trigger.format(terms=terms))
         self._settle_triggers(conn, fts)
+        if not is_ours:
+            conn.execute(COMPLETE_SEARCH)
         if not known or known["value"] != schema:
             if fts:  # before a trigger takes something out of an index that does not have it
                 conn.execute(REBUILD_INDEX.format(name="agent_memory_terms"))
@@ -2039,11 +2054,13 @@ class MemoryStore:
     # -- writing --
 
     def save_memory(self, memory_type: str, content: str, codes="", *, memory_level: str | None = None,
-                    source_ref: str = "", confidence: float = 1.0, metadata: dict | None = None) -> int:
-        """The id of the stored row, 0 when the content is empty; the old id when type, content and codes are known.
+                    source_ref: str = "", confidence: float = 1.0, metadata: dict | None = None,
+                    supersedes: int = 0) -> int:
+        """The id of the stored row, 0 when the content is empty; the old id when a live row has type, content and codes.
 
         The host decides what is stored: nothing is judged, only made safe (one line, no control or invisible
-        characters, secrets masked). `codes` is "300750,002594" or a list, '' for a rule that holds for every stock.
+        characters, secrets masked). `codes` is "300750,002594" or a list, '' for a rule that holds for every stock;
+        `supersedes` the id of the memory that this one replaces.
         """
         memory_type, content, codes = _known_line(memory_type), safe_line(content), join_codes(codes) if codes else ""
         if not content:
@@ -2053,11 +2070,14 @@ class MemoryStore:
         with self.transaction() as conn:
             facts = conn.execute(TYPE_FACTS, (content, codes, memory_type)).fetchone()
             for row in self._snapshot().standing if facts["same"] else ():
-                if _identity(row) == (memory_type, content, codes):
+                if _identity(row) == (memory_type, content, codes) and self.row_state(row) == "live":
                     return row["id"]
-            self._make_room(conn, memory_type, 1, facts)
-            return self._insert(conn, memory_type, content, codes, level, _known_line(source_ref), finite(confidence),
-                                extra, utc_text(self.clock()))
+            new_id = self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
+                                  finite(confidence), extra, utc_text(self.clock()))
+            if supersedes:
+                self.supersede_memory(supersedes, new_id)
+            self._make_room(conn, memory_type, new_id)
+        return new_id
 
     def _insert(self, conn, *values) -> int:
         terms, table = " ".join(search_terms(values[1])), self._local.terms
@@ -2067,16 +2087,16 @@ class MemoryStore:
         conn.execute(SET_TERMS.format(terms=table), (terms, new_id))
         return new_id
 
-    def _make_room(self, conn, memory_type: str, coming: int = 0, facts=None) -> int:
-        """How many rows of a type went because it is full: superseded ones first, then the oldest."""
-        count, _, chained = facts or conn.execute(TYPE_FACTS, (None, None, memory_type)).fetchone()
-        over = count + coming - memory_type_of(memory_type).cap
+    def _make_room(self, conn, memory_type: str, new_id: int = 0) -> int:
+        """How many rows of a type went because it is full: superseded ones first, then the oldest, not the new one."""
+        count, _, chained = conn.execute(TYPE_FACTS, (None, None, memory_type)).fetchone()
+        over = count - memory_type_of(memory_type).cap
         if over <= 0:
             return 0
         hidden = self._snapshot().superseded.values() if chained else ()
         gone = [(row["id"],) for row in hidden if row["memory_type"] == memory_type][:over]
         conn.executemany(DELETE_MEMORY, gone)
-        conn.execute(DELETE_OLDEST, (memory_type, utc_text(self.clock()), over - len(gone)))
+        conn.execute(DELETE_OLDEST, (memory_type, new_id, utc_text(self.clock()), over - len(gone)))
         return over
 
     def save_new_memory(self, memory_type: str, content: str, codes, *, supersedes: int = 0, **options) -> tuple:
@@ -2085,20 +2105,27 @@ class MemoryStore:
             duplicate = find_duplicate(content, self.live_memories(memory_type), codes=split_codes(join_codes(codes)))
             if duplicate is not None:
                 return duplicate, False
-            new_id = self.save_memory(memory_type, content, codes, **options)
-            if supersedes and self.get_memory_by_id(supersedes):
-                self.supersede_memory(supersedes, new_id)
-        return new_id, True
+            replaced = supersedes if self.get_memory_by_id(supersedes) else 0
+            return self.save_memory(memory_type, content, codes, supersedes=replaced, **options), True
 
     def delete_memory(self, id: int) -> bool:
         """True when a memory was deleted, False when there is none of that id. Its words leave the file too."""
         with self.transaction() as conn:
+            self._close_gap(conn, id)
             gone = conn.execute(DELETE_MEMORY, (id,)).rowcount > 0
             if gone and self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # the index would keep the words of deleted rows until it merges
         if gone and not conn.in_transaction:
             conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return gone
+
+    def _close_gap(self, conn, id: int) -> None:
+        """Before the middle of a chain goes: what it replaced is replaced by its successor, and does not come back."""
+        there = self._snapshot()
+        for row in there.rows if id in there.superseded else ():
+            if there.after[row["id"]] == id:
+                meta = dict(row["_meta"], superseded_by=there.after[id])
+                conn.execute(SET_METADATA, (context_archive.safe_json(meta), row["id"]))
 
     def supersede_memory(self, old_id: int, new_id: int) -> None:
         """Mark that a new memory replaces an old one, which is then neither recalled nor distilled, only traced."""
@@ -2114,17 +2141,20 @@ class MemoryStore:
     def prune_memories(self, keep_days: int = DEFAULT_KEEP_DAYS) -> int:
         """How many rows went: those past their type's retention or older than `keep_days`, and those over a cap.
 
-        Types without a retention (preference, persona) only go over their cap. 0 days clears all the others.
+        Types without a retention (preference, persona) only go over their cap. 0 days clears all the others. A row
+        whose date cannot be read goes only then. MemoryStoreError for a negative number.
         """
+        if keep_days < 0:
+            raise MemoryStoreError("not a number of days to keep: %r" % (keep_days,))
         now = self.clock()
         oldest = now - keep_days * DAY_S if keep_days > 0 else math.inf
         with self.transaction() as conn:
             rows = self._snapshot().rows
             gone = [(row["id"],) for row in rows if memory_type_of(row["memory_type"]).retention is not None and (
-                row["_time"] is None or row["_time"] < oldest or now > expiry(row["memory_type"], row["_time"]))]
+                keep_days == 0 if row["_time"] is None else row["_time"] < oldest or now > expiry(row["memory_type"], row["_time"]))]
             conn.executemany(DELETE_MEMORY, gone)
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
-            first = utc_text(now - min(CANDIDATE_DAYS, max(keep_days, 0)) * DAY_S)
+            first = utc_text(now - min(CANDIDATE_DAYS, keep_days) * DAY_S)
             conn.execute(TRIM_CANDIDATES, (first, MAX_CANDIDATES))
             if self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # a search in an index of one piece takes a third of the time
@@ -2151,7 +2181,9 @@ class MemoryStore:
         rows, after, indexed = [], {}, True
         for values in found:
             row = dict(blank, **{name: value for name, value in zip(names, values) if value is not None})
-            row["content"] = str(row["content"])
+            for name in MEMORY_COLUMNS:  # another program may have written a number or bytes
+                if not isinstance(row[name], str) and name not in ("id", "confidence"):
+                    row[name] = _lenient(row[name]) if isinstance(row[name], bytes) else str(row[name])
             if not row["search_text"]:
                 row["search_text"] = " ".join(search_terms(row["content"]))
                 indexed = indexed and not row["search_text"]
@@ -2251,7 +2283,8 @@ class MemoryStore:
                 _warn("%s: the term index cannot be read (%s)", self.db_path, error)
         if ranks is None:
             ranks = {row["id"]: -len(row["_terms"].intersection(terms)) for row in live}
-        found = [row for row in live if ranks.get(row["id"])]
+        # INSERT OR REPLACE of another program leaves the words of the old row in the index.
+        found = [row for row in live if ranks.get(row["id"]) and not row["_terms"].isdisjoint(terms)]
         return self._first(sorted(found, key=lambda row: ranks[row["id"]]), limit)
 
     def search_memory_hybrid(self, *, query_text: str, codes=None, keywords=None, limit: int = HYBRID_LIMIT,
@@ -2449,33 +2482,68 @@ class MemoryStore:
         """What became of exported lines of JSON: {added: [id], known: [id], over_cap: count, damaged: [(line, why)]}.
 
         Dates and metadata stay, ids are given anew, and what metadata says of other rows follows them. A row is known
-        when one of the same type, content and codes is there, of the same date or, unless superseded, alive.
+        when one of the same type, content and codes is there, of the same date or, unless superseded, alive; a known
+        one that has been superseded meanwhile is so here, too.
         """
-        rows, outcome, new_ids, fresh = [], {"added": [], "known": [], "over_cap": 0, "damaged": []}, {}, {}
+        rows, outcome, new_ids, fresh = {}, {"added": [], "known": [], "over_cap": 0, "damaged": []}, {}, {}
         for number, line in enumerate(lines, 1):
             try:
-                rows += [_importable(line)] if line.strip() else []
+                row = _importable(line) if line.strip() else {}
             except (ValueError, RecursionError, MemoryStoreError) as error:
                 outcome["damaged"].append((number, safe_line(error)[:ERROR_CHARS]))
+            else:
+                rows.update({(row["id"], _imported_as(row), row["created_at"]): row} if row else {})
         with self.transaction() as conn:
-            there = self._snapshot()
-            dated = {_identity(row) + (row["created_at"],): row["id"] for row in there.rows}
-            alive = {_identity(row): row["id"] for row in reversed(there.standing)}
-            for number, row in enumerate(rows):
+            rows = list(rows.values())
+            here, superseded = self._already_here(rows), self._snapshot().superseded
+            fitting = self._fitting([row for row, known in zip(rows, here) if not known])
+            for number, (row, known) in enumerate(zip(rows, here)):
                 if context_archive.progress and number % 100 == 0:
                     context_archive.progress(number, len(rows))
-                key, meta = _identity(row) + (row["created_at"],), parse_metadata(row["metadata"])
-                id = dated.get(key) or "superseded_by" not in meta and alive.get(_identity(row))
-                if id:
-                    outcome["known"].append(id)
-                else:
-                    id = dated[key] = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
-                    fresh[id] = meta
-                new_ids[row["id"]] = id
+                if known:
+                    outcome["known"].append(known["id"])
+                    new_ids[row["id"]] = known["id"]
+                elif row["id"] in fitting:
+                    new_ids[row["id"]] = id = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
+                    fresh[id] = parse_metadata(row["metadata"])
             conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh.items() if meta])
+            for row, known in zip(rows, here):
+                meta = parse_metadata(row["metadata"])
+                if known and known["id"] not in superseded and new_ids.get(meta.get("superseded_by")):
+                    self.supersede_memory(known["id"], new_ids[meta["superseded_by"]])
+            pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
             outcome["added"] = list(fresh)
-            outcome["over_cap"] = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
+            outcome["over_cap"] = pushed_out + here.count(None) - len(fresh)
         return outcome
+
+    def _already_here(self, rows) -> list:
+        """For each row to import the row that it is here, None for a new one; no row here is two of them."""
+        there, dated = self._snapshot(), {}
+        for row in there.rows:
+            dated.setdefault((_imported_as(row), row["created_at"]), []).append(row)
+        alive = {_imported_as(row): row for row in reversed(there.standing) if self.row_state(row) == "live"}
+        here = []
+        for row in rows:
+            same, is_over = dated.get((_imported_as(row), row["created_at"]), []), "superseded_by" in row["metadata"]
+            same.sort(key=lambda other: (other["id"] in there.superseded) != is_over)
+            here.append(same.pop(0) if same else None if is_over else alive.get(_imported_as(row)))
+        return here
+
+    def _fitting(self, rows) -> set:
+        """The ids of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
+        def age(row):
+            return "superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now)
+
+        there, now, fitting = self._snapshot(), self.clock(), set()
+        stand = [(row["memory_type"], min(row["_time"] or 0.0, now)) for row in there.standing]
+        for row in sorted(reversed(rows), key=age):
+            is_over, stamp = age(row)
+            before = [kind for kind, other in stand if is_over or other >= -stamp] + is_over * [
+                hidden["memory_type"] for hidden in there.superseded.values()]
+            if before.count(row["memory_type"]) < memory_type_of(row["memory_type"]).cap:
+                fitting.add(row["id"])
+                stand.append((row["memory_type"], -stamp))
+        return fitting
 
     # -- self-check --
 
@@ -3232,7 +3300,7 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
 def refresh_memory_layers(provider, *, store=None) -> int:
     """How many L2/L3 rows were distilled; 0 below three atoms, or three new ones. Raises ModelError and ReplyError."""
     store = store or _default
-    atoms = [row for row in store.live_memories() if row["memory_level"] == "L1"][:LAYER_ATOMS]
+    atoms = [row for row in store.live_memories() if memory_type_of(row["memory_type"]).level == "L1"][:LAYER_ATOMS]
     ids, newest = [atom["id"] for atom in atoms], max(store.last_distillation().get("ids") or [0])
     if provider is None or len(ids) < MIN_LAYER_ATOMS or sum(id > newest for id in ids) < MIN_NEW_ATOMS:
         return 0
@@ -3329,7 +3397,7 @@ def memory_line(row: dict, limit: int, note: bool) -> str:
     line = "- [%s] %s" % (shown(row["memory_type"]), content)
     if not note:
         return line
-    source = " 源:" + shown(row["source_ref"]) if row["source_ref"] else ""
+    source = " 源:" + shown(row["source_ref"])[:MAX_SOURCE_CHARS] if row["source_ref"] else ""
     return line + SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source)
 
 
@@ -3493,8 +3561,9 @@ def _trace_text(trace: dict) -> str:
 
 
 def _search(store, query: str, limit: int = HYBRID_LIMIT) -> list:
-    hits = store.search_memory_hybrid(query_text=query, codes=resolve_stock_codes(query), limit=limit,
-                                      keywords=_extract_keywords(query))
+    codes = resolve_stock_codes(query)
+    hits = store.search_memory_hybrid(query_text=query, codes=codes, limit=limit, keywords=_extract_keywords(query),
+                                      strict_code_scope=bool(codes))
     return [dict(hit, score=round(hit["_score"], 3), search_text=None) for hit in hits]
 
 
@@ -3630,6 +3699,7 @@ def _cmd_list(store, args):
 
 
 def _cmd_recall(store, args):
+    store.live_memories()  # raises when they cannot be read, which a recall only logs
     context = build_memory_context(args.text, store=store)
     found = {"context": context}, "{context}" if context else "（没有相关的记忆）"
     if not args.explain:
@@ -3710,7 +3780,7 @@ def _cmd_import(store, args):
     for number, why in result["damaged"]:
         print("第 %d 行没有导入：%s" % (number, why), file=sys.stderr)
     counts = len(result["added"]), len(result["known"]), result["over_cap"]
-    return result, "导入 %d 条，已有 %d 条，超出名额删去最旧的 %d 条" % counts, bool(result["damaged"])
+    return result, "导入 %d 条，已有 %d 条，超出名额没有留下 %d 条" % counts, bool(result["damaged"])
 
 
 def _cmd_stocks(store, args):

@@ -2792,8 +2792,8 @@ class TestExportAndImport:
         self.fill()
         file, there = str(tmp_path / "m.jsonl"), str(tmp_path / "there")
         assert run("export", file)[0] == 0
-        assert run("import", file, "--home", there)[:2] == (0, "导入 4 条，已有 0 条，超出名额删去最旧的 0 条\n")
-        assert run("import", file, "--home", there)[:2] == (0, "导入 0 条，已有 4 条，超出名额删去最旧的 0 条\n")
+        assert run("import", file, "--home", there)[:2] == (0, "导入 4 条，已有 0 条，超出名额没有留下 0 条\n")
+        assert run("import", file, "--home", there)[:2] == (0, "导入 0 条，已有 4 条，超出名额没有留下 0 条\n")
         ours, theirs = (list(map(json.loads, run("export", *words)[1].splitlines()))
                         for words in ([], ["--home", there]))
         plain = "memory_type content codes memory_level source_ref confidence created_at".split()
@@ -2835,7 +2835,7 @@ class TestExportAndImport:
         file = tmp_path / "m.jsonl"
         file.write_text("\n".join(json.dumps({"id": n, "memory_type": "persona", "content": "性格%d" % n,
             "created_at": "2026-10-%02d 01:30:00" % n}) for n in range(1, 9)), "utf-8")
-        assert run("import", str(file))[1] == "导入 8 条，已有 0 条，超出名额删去最旧的 3 条\n"
+        assert run("import", str(file))[1] == "导入 5 条，已有 0 条，超出名额没有留下 3 条\n"
         assert [row["content"] for row in memory.get_recent_memories()] == ["性格%d" % n for n in (8, 7, 6, 5, 4)]
 
     def test_a_damaged_database_gives_what_can_be_read_and_keeps_its_bytes(self, run, home):
