@@ -96,7 +96,7 @@ _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|tom
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
 _DIGITS = Pattern("[0-9][0-9]{5,}")
-_CODE = Pattern(r"(?a)(?<![\w.,])(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|"
+_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|"
                 r"5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
 # Pairs with these characters, and these words, do not tell what a conversation was about.
 _FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
@@ -325,7 +325,7 @@ _SAFE_SESSION = (r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z))(?!.*-[0-9a
 
 def home_dir() -> str:
     """The folder of all data: $WYCKOFF_HOME, else ~/.wyckoff. OSError when there is neither."""
-    home = os.environ.get("WYCKOFF_HOME") or os.path.expanduser(os.path.join("~", ".wyckoff"))
+    home = os.path.expanduser(os.environ.get("WYCKOFF_HOME") or os.path.join("~", ".wyckoff"))
     if home.startswith("~"):
         raise OSError("no home folder for %r: set WYCKOFF_HOME" % home)
     return os.path.abspath(home)
@@ -371,11 +371,11 @@ def ensure_private_dir(path) -> None:
             os.mkdir(path, 0o700)
 
 
-def write_private(path, data) -> None:
-    """Put bytes, or all of an iterable of bytes, into a file with mode 0600 from its first byte: all or nothing."""
+def write_private(path, data, mode: int = 0o600) -> None:
+    """Put bytes, or all of an iterable of bytes, into a file with that mode from its first byte: all or nothing."""
     temporary = os.path.join(os.path.dirname(path), ".tmp-" + os.urandom(8).hex())
     try:
-        with open(os.open(temporary, _WRITE_FLAGS, 0o600), "wb") as handle:
+        with open(os.open(temporary, _WRITE_FLAGS, mode), "wb") as handle:
             handle.writelines([data] if isinstance(data, bytes) else data)
         os.replace(temporary, path)
     except BaseException:

@@ -527,8 +527,10 @@ ALL_PENDING = "SELECT * FROM pending_summary ORDER BY id"
 PENDING_BY = "SELECT * FROM pending_summary WHERE {column} = ?"
 COUNT_PENDING = "SELECT COUNT(*) FROM pending_summary"
 CLAIM_PENDING = "UPDATE pending_summary SET owner = ?, owner_since = ? WHERE id = ?"
-FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + 1, next_try = ?, owner = '', owner_since = 0,"
-                " last_error = ? WHERE id = ? AND owner IN ('', ?)")
+# A try before its time does not count: ten restarts without a network must not use up an entry.
+FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + (next_try <= :now), owner = '', owner_since = 0,"
+                " next_try = CASE WHEN next_try <= :now THEN :due ELSE next_try END, last_error = :error"
+                " WHERE id = :id AND owner IN ('', :owner)")
 FINISH_PENDING = "DELETE FROM pending_summary WHERE id = ? AND owner IN ('', ?)"
 DROP_PENDING = "DELETE FROM pending_summary WHERE id = ?"
 
@@ -1496,7 +1498,7 @@ TRADED = Pattern(
 USED = Pattern("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的着过]?¤|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里|手机|自选|交易|条件单|"
                "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|怎么[设画登下用])")
 # Six digits are a code, or an index, an amount, a serial number.
-SIX_DIGITS = Pattern("(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
+SIX_DIGITS = Pattern("(?<![0-9]{8}-)(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
                      "(?:\\.(SH|SS|SZ|BJ|XSHG|XSHE))?(?![0-9A-Z_%]|\\.[0-9])")
 LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
 INDEX = Pattern("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
@@ -1551,15 +1553,18 @@ def _load_stocks(path: str, changed: int, size: int) -> StockList:
     entries, pairs = {}, {}
     try:
         records = json.loads(_read_stock_file(path).decode("utf-8-sig"))
-        rows = {row["code"]: row for row in records if re.match("[0-9]{6}$", row["code"])}
+        rows = {row["code"]: row for row in records if isinstance(row, dict) and isinstance(row.get("name"), str)
+                and re.match("[0-9]{6}$", str(row.get("code")))}
         called = [(row["name"], code, "名称") for code, row in rows.items()]
-        called += [(alias, code, "别名") for code, row in rows.items() for alias in row.get("aliases", [])]
+        called += [(alias, code, "别名") for code, row in rows.items() for alias in row.get("aliases") or []]
         for name, code, reason in called:
             core = _core_name(name)
             if not entries.get(core, ("", "", ""))[2]:
                 entries[core] = (core, code, reason if len(core) > 2 or core == name else "")  # *ST动力 is no 动力
-        moved = {old: code for code, row in rows.items() for old in row.get("old_codes", [])}
+        moved = {old: code for code, row in rows.items() for old in row.get("old_codes") or []}
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, StockListError) as error:
+        # A rule saved now holds for every stock, for its own is not seen: the host's log must say why.
+        _warn("stocks are known by their codes only: %s: %r", path, error)
         return StockList(path, changed, {}, {}, {}, "%s: %r" % (path, error))
     for core in sorted(entries, key=len, reverse=True):
         pairs.setdefault(core[:2], []).append(entries[core])
@@ -1710,7 +1715,8 @@ def import_stock_list(path: str) -> dict:
             row.update(name=whole, aliases=sorted({row["name"], *row.get("aliases", [])} - {whole}))
             renamed.append(code)
     text = ",\n".join(json.dumps(rows[code], ensure_ascii=False) for code in sorted(rows))
-    context_archive.write_private(listed.path, ("[\n%s\n]\n" % text).encode("utf-8"))
+    mode = os.stat(listed.path).st_mode & 0o777 if os.path.exists(listed.path) else 0o644  # it is no private file
+    context_archive.write_private(listed.path, ("[\n%s\n]\n" % text).encode("utf-8"), mode)
     return {"path": listed.path, "rows": len(rows), "added": added, "renamed": renamed, "removed": removed}
 
 
@@ -1832,7 +1838,7 @@ class MemoryStore:
     def configure(self, *, home=None, db_path=None, archive_dir=None, stock_list=None) -> None:
         """Set where home, database, archives or stock list are; None leaves one as it is, '' resets it."""
         given = {"home": home, "db_path": db_path, "archive_dir": archive_dir}
-        self._settings.update((name, os.path.abspath(os.fsdecode(path)) if path else "")
+        self._settings.update((name, os.path.abspath(os.path.expanduser(os.fsdecode(path))) if path else "")
                               for name, path in given.items() if path is not None)
         if stock_list is not None:
             use_stock_list(os.fspath(stock_list))
@@ -2388,9 +2394,11 @@ class MemoryStore:
             raise MemoryStoreError("pending entry #%s was dropped, or passed on after %d s" % (id, OWNER_LOST_S))
 
     def fail_pending(self, entry: Pending, error: str) -> None:
-        """Count a failed try and say when the next one is due, unless the entry is somebody else's by now."""
-        due = self.clock() + RETRY_AFTER_S[min(entry.tries, len(RETRY_AFTER_S) - 1)]
-        self.get_db().execute(FAIL_PENDING, (due, safe_line(error)[:ERROR_CHARS], entry.id, _owner()))
+        """Count a try that was due and failed, and say when the next one is; no try of what is somebody else's by now."""
+        now = self.clock()
+        self.get_db().execute(FAIL_PENDING, {
+            "now": now, "due": now + RETRY_AFTER_S[min(entry.tries, len(RETRY_AFTER_S) - 1)], "id": entry.id,
+            "error": safe_line(error)[:ERROR_CHARS], "owner": _owner()})
 
     def drop_pending(self, id: int) -> None:
         """Forget one entry of the queue. Raises UnknownMemoryError."""
@@ -3060,14 +3068,14 @@ def _has_tool_call(message: dict):
             or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
 
 
-def dialogue_turns(messages) -> list:
+def dialogue_turns(messages, *, limit: int = SUMMARY_LINES) -> list:
     """What a model reads of a conversation: {role, content, position} of the last 40 turns with text, each one line."""
     turns = []
     for position, message in reversed(list(enumerate(messages))):
         role = str(message.get("role") or "") if isinstance(message, dict) else ""
-        if role and role not in ("system", "developer") and len(turns) < SUMMARY_LINES:
-            limit = TOOL_RESULT_CHARS if role in ("tool", "function") else None
-            content = neutral(safe_line(own_text(message)))[:limit]
+        if role and role not in ("system", "developer") and len(turns) < limit:
+            most = TOOL_RESULT_CHARS if role in ("tool", "function") else None
+            content = neutral(safe_line(own_text(message)))[:most]
             if content:
                 role = re.sub(r"\W", "", role)[:20] or "other"
                 turns.append({"role": role, "content": content, "position": position})
@@ -3136,7 +3144,7 @@ def _decide(items, turns, source_ref: str, verdict, extractor="session_summary",
             decided.append((row, *verdict(row, *sure)))
         except (ModelError, ReplyError) as error:
             _warn("no verdict on %r, it stays pending: %s", content, error)
-            decided.append((row, "pending", None))
+            decided.append((row, "pending", "%s: %s" % (type(error).__name__, error)))
     return decided
 
 
@@ -3144,7 +3152,7 @@ def _write(store, decided) -> dict:
     """What came of each line, {stored: [id], duplicates: [id], pending: [id], refused: [row], candidates: [text]}."""
     outcome = {"stored": [], "duplicates": [], "pending": [], "refused": [], "candidates": []}
     with store.transaction():
-        for row, verdict, id in decided:
+        for row, verdict, id in decided:  # id: of the row it is about, of a pending one why
             if verdict == "refused":
                 outcome["refused"].append(row)
             elif verdict == "candidate":
@@ -3156,6 +3164,7 @@ def _write(store, decided) -> dict:
                 entry = store.add_pending("memory", key, row["source_ref"].partition(":")[2], row)
                 if entry is None:  # then nothing is written, and the conversation stays what it is, pending
                     raise MemoryStoreError(QUEUE_FULL)
+                store.fail_pending(entry, id)  # its first try was just now
                 outcome["pending"].append(entry.id)
             elif verdict == "duplicate" and store.get_memory_by_id(id):
                 outcome["duplicates"].append(id)
@@ -3178,7 +3187,9 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
         return None
     source_ref = "chat_log:" + entry.session_id if entry.session_id else ""
     try:
-        work = json.loads(entry.payload)
+        work = parse_metadata(entry.payload)
+        if not work.get("content" if entry.kind == "memory" else "turns"):
+            raise MemoryStoreError("pending entry #%d cannot be read: %r" % (entry.id, entry.payload[:ERROR_CHARS]))
         if entry.kind == "memory":
             decided = [(work, *_verdict(store, provider, work))]
         else:
@@ -3241,7 +3252,7 @@ def save_session_summary(messages, provider, *, session_id: str = "", skip_layer
         store.prune_daily()
     except Exception:
         if threading.main_thread().is_alive():  # else standard error is being closed
-            _warn("the summary of session %r failed and stays pending", session_id, exc_info=True)
+            _warn("the summary of session %r failed; if it was queued it stays pending", session_id, exc_info=True)
 
 
 def save_session_summary_async(messages, provider, *, session_id: str = "", skip_layers: bool = False,
@@ -3287,7 +3298,7 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
     for entry in entries[:MAX_PENDING_PER_SAVE if due else None]:
         try:
             outcome = _work_off(store, entry, provider)
-        except (ModelError, ReplyError) as error:
+        except (ModelError, MemoryStoreError) as error:
             outcome = error
         done += isinstance(outcome, dict)
         if progress:
@@ -3313,18 +3324,25 @@ def refresh_memory_layers(provider, *, store=None) -> int:
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
                 "source_hash": _hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
-            saved = [store.save_new_memory(memory_type, content, resolve_stock_codes(content), metadata=meta)
-                     for memory_type, _, content in items if not reject_reason(content, memory_type=memory_type)]
+            judged = [(name, content, reject_reason(content, memory_type=name)) for name, _, content in items]
+            saved = [store.save_new_memory(name, content, resolve_stock_codes(content), metadata=meta)
+                     for name, content, reason in judged if not reason]
+            refused = [{"memory_type": name, "content": safe_line(content), "reason": reason}
+                       for name, content, reason in judged if reason]
+            if refused:
+                store.save_marker("layers:" + meta["source_hash"], "", {"refused": refused})
             note({"source_hash": meta["source_hash"], "ids": ids})
     return sum(is_new for _, is_new in saved)
 
 
 def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
     """What rules alone take: {stored: [id], duplicates: [id], refused: [row], candidates: [text]}."""
-    store, turns = store or _default, dialogue_turns(messages)
+    store, turns = store or _default, dialogue_turns(messages, limit=sys.maxsize)
+    # The rules read all of the user's turns, and only those: it is by them that his sentences are judged.
+    said = [turn for turn in turns if turn["role"] == "user"]
     source_ref = "chat_log:" + safe_line(session_id) if session_id else ""
     outcome = _write(store, _decide(
-        extract_offline(messages), turns, source_ref, lambda row, sure: ("new" if sure else "candidate", None),
+        extract_offline(messages), said, source_ref, lambda row, sure: ("new" if sure else "candidate", None),
         "offline_rules", OFFLINE_CONFIDENCE))
     if outcome["refused"]:  # under a mark of its own: a model may still look at this conversation
         store.save_marker("offline:" + _hash(dialogue_text(turns)), source_ref, outcome)
@@ -3746,9 +3764,14 @@ def _cmd_summarize(store, args):
 
 
 def _cmd_refresh(store, args):
+    before = store.last_distillation()
     count = refresh_memory_layers(_model(), store=store)
-    nothing = "没有新的归纳：至少要 %d 条 L1 记忆，其中 %d 条是新的" % (MIN_LAYER_ATOMS, MIN_NEW_ATOMS)
-    return {"saved": count}, "归纳出 {saved} 条画像和剧本" if count else nothing
+    said = "归纳出 {saved} 条画像和剧本"
+    if not count and store.last_distillation() != before:
+        said = "模型归纳的都已经有了，或者被拒绝（见 rejected）"
+    elif not count:
+        said = "没有新的归纳：至少要 %d 条 L1 记忆，其中 %d 条是新的" % (MIN_LAYER_ATOMS, MIN_NEW_ATOMS)
+    return {"saved": count}, said
 
 
 def _cmd_pending(store, args):
@@ -3784,6 +3807,8 @@ def _cmd_import(store, args):
 
 
 def _cmd_stocks(store, args):
+    if args.text and args.source:
+        raise MemoryStoreError("文字和 --import 只能用一个")
     if args.text:
         return explain_stock_codes(args.text), "text code name reason"
     if not args.source:

@@ -916,6 +916,11 @@ class TestStockList:
         assert memory.stock_list_info()["rows"] == 0 and str(stock_list) in memory.stock_list_info()["problem"]
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+    def test_a_damaged_row_costs_only_itself(self, stock_list):
+        stock_list.write_text(json.dumps([{"code": "600519", "name": "贵州茅台", "aliases": None}, {"name": "无代码"}, 7,
+                                          {"code": "300750", "name": "宁德时代"}]), encoding="utf-8")
+        assert memory.resolve_stock_codes("贵州茅台和宁德时代") == ["600519", "300750"]
+
     def test_a_pipe_or_a_huge_list_is_not_read(self, stock_list, monkeypatch):
         monkeypatch.setattr(memory, "MAX_STOCK_LIST_BYTES", 10)
         assert memory.resolve_stock_codes("中国平安") == [] and "10 bytes" in memory.stock_list_info()["problem"]
@@ -1018,6 +1023,34 @@ class TestStore:
         memory.supersede_memory(ids[3], ids[4])
         memory.save_memory("persona", "画像5")
         assert "画像3" not in contents("persona") and "画像0" in contents("persona")
+
+    def test_the_cap_takes_the_rule_that_is_just_being_replaced(self, clock):
+        ids = [memory.save_memory("persona", "画像%d" % i) for i in range(5)]
+        memory.save_memory("persona", "新的画像", supersedes=ids[3])
+        assert contents("persona") == ["新的画像", "画像4", "画像2", "画像1", "画像0"]
+
+    def test_a_date_that_only_we_can_read_is_no_old_one(self, clock):
+        for day in range(1, 6):
+            id = memory.save_memory("persona", "画像%d" % day)
+            memory.get_db().execute("UPDATE agent_memory SET created_at = ? WHERE id = ?",
+                                    ("2026-10-0%dT09:00:00%s" % (day, "+0800" if day == 5 else ""), id))
+        memory.save_memory("persona", "新的画像")
+        assert contents("persona") == ["新的画像", "画像5", "画像4", "画像3", "画像2"]
+
+    def test_said_again_after_its_time_it_is_a_new_memory(self, clock):
+        old = memory.save_memory("decision", "放量滞涨减仓")
+        clock.now += 46 * DAY
+        assert memory.save_memory("decision", "放量滞涨减仓") != old
+        assert memory.prune_memories() == 1 and contents(live=True) == ["放量滞涨减仓"]
+
+    def test_a_row_without_a_readable_date_goes_only_when_all_go(self):
+        memory.save_memory("decision", "破位就走")
+        memory.get_db().execute("UPDATE agent_memory SET created_at = '去年秋天'")
+        assert memory.prune_memories() == 0 and memory.prune_memories(0) == 1
+
+    def test_a_negative_number_of_days_is_refused(self):
+        with pytest.raises(memory.MemoryStoreError, match="-3"):
+            memory.prune_memories(-3)
 
     @pytest.mark.parametrize("name, days", [
         ("decision", 45), ("playbook", 60), ("scenario", 60), ("stock_opinion", 45), ("market_view", 30),
@@ -1144,6 +1177,13 @@ class TestSuperseded:
         memory.delete_memory(b)  # the end of a chain
         assert sorted(contents(live=True)) == ["规则丙", "规则甲"]
 
+    def test_the_oldest_rule_does_not_come_back_when_the_middle_is_deleted(self):
+        first = memory.save_memory("preference", "止损线8%")
+        second = memory.save_memory("preference", "止损线7%", supersedes=first)
+        memory.save_memory("preference", "止损线6%", supersedes=second)
+        memory.delete_memory(second)
+        assert contents(live=True) == ["止损线6%"]
+
     @pytest.mark.parametrize("old, new, named", [(1, 1, "#1"), (1, 99, "#99"), (99, 1, "#99")])
     def test_what_cannot_be_replaced_is_named(self, old, new, named):
         memory.save_memory("preference", "不追涨")
@@ -1213,6 +1253,28 @@ class TestOtherPrograms:
         assert memory.build_memory_context("尾盘") == "" and (home / "wyckoff.db").read_bytes() == before
 
 
+    def test_a_table_that_was_made_anew_is_completed_again(self):
+        memory.save_memory("decision", "缩量回踩才买")
+        columns = "id, memory_type, content, codes, memory_level, source_ref, confidence, metadata, created_at"
+        memory.get_db().executescript("CREATE TABLE anew AS SELECT %s FROM agent_memory; DROP TABLE agent_memory;"
+                                      "ALTER TABLE anew RENAME TO agent_memory" % columns)
+        memory.close_db()
+        assert [row["content"] for row in memory.search_memory_fts("缩量回踩")] == ["缩量回踩才买"]
+        assert memory._default.check()["problems"] == []
+
+    def test_what_a_replace_took_away_is_not_found_any_more(self):
+        memory.save_memory("decision", "缩量回踩才买")
+        memory.get_db().execute("INSERT OR REPLACE INTO agent_memory(id, memory_type, content) VALUES (1, 'fact', '放量')")
+        assert memory.search_memory_fts("缩量回踩") == []
+
+    def test_bytes_and_numbers_in_text_columns_are_read_as_text(self):
+        memory.save_memory("preference", "不追涨")
+        memory.get_db().execute("UPDATE agent_memory SET codes = 600519, source_ref = x'e5b0be'")
+        row = memory.get_memory_by_id(1)
+        assert (row["codes"], row["source_ref"]) == ("600519", "尾")
+        assert "不追涨" in memory.build_memory_context("600519 怎么看")
+
+
 class NoFts(sqlite3.Connection):
     """An SQLite without FTS5: whatever touches such a table, in a statement or in a trigger, fails."""
 
@@ -1223,7 +1285,7 @@ class NoFts(sqlite3.Connection):
         named = any(name in sql for name in names) and not upper.startswith(("DROP", "CREATE TRIGGER"))
         if named or "USING FTS5" in upper:
             raise sqlite3.OperationalError("no such module: fts5")
-        if upper.startswith(("INSERT INTO AGENT", "UPDATE AGENT", "DELETE FROM AGENT")):
+        if "AGENT_MEMORY" in upper and upper.startswith(("INSERT", "UPDATE AGENT", "DELETE")):
             for (text,) in super().execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'"):
                 if any(name in text for name in names):
                     raise sqlite3.OperationalError("no such module: fts5")
@@ -1825,6 +1887,11 @@ class TestOnlyAnExplicitMarkIsSure:
     def test_a_plain_rule_waits_for_the_users_word(self, turn, content):
         assert [(item[1], item[2]) for item in offline(turn)] == [(content, False)]
 
+    def test_the_first_sentence_of_a_long_talk_counts_with_its_words(self):
+        talk = [user("记住，以后我只在尾盘买入")] + [user("看看第%d只" % n) for n in range(45)]
+        id, = memory.summarize_offline(talk)["stored"]
+        assert memory.trace_memory(id)["evidence"][0]["position"] == 0
+
     def test_a_mark_in_the_next_turn_confirms_the_last_rule(self):
         assert offline("我只买沪市主板", "这条要记住") == [("preference", "只买沪市主板", True)]
         assert offline("我只买沪市主板", "好的", "这条要记住") == [("preference", "只买沪市主板", False)]
@@ -2147,6 +2214,16 @@ class TestLayers:
         sources = memory.trace_memory(persona["id"])["sources"]
         assert [s["row"] and s["row"]["content"] or s["text"] for s in sources] == ["第丙类股票不碰", "第乙类股票不碰", "第甲类股票不碰"]
 
+    def test_refused_lines_stay_visible(self):
+        self.atoms(3)
+        memory.refresh_memory_layers(Script("[画像] 用户今天持有4只股票"))
+        assert [(row["memory_type"], row["reason"]) for row in memory._default.list_rejected()] == [("persona", "持仓、成本或盈亏")]
+
+    def test_atoms_are_told_by_their_type_not_by_a_level_an_old_program_left_empty(self):
+        self.atoms(3)
+        memory.get_db().execute("UPDATE agent_memory SET memory_level = ''")
+        assert memory.refresh_memory_layers(Script(self.REPLY)) > 0
+
     def test_skip_layers(self):
         self.atoms(3)
         model = Script("[决策] 破位就走", "[决策] 放量滞涨减半", "NEW", self.REPLY)
@@ -2171,6 +2248,19 @@ class TestPending:
         clock.now += 30 * DAY
         assert memory.run_pending(Script("[偏好] 用户不追涨")) == 0
         assert memory.run_pending(Script("[偏好] 用户不追涨"), by_hand=True) == 1 and contents("preference") == ["用户不追涨"]
+
+    def test_a_try_before_its_time_does_not_count(self, clock):
+        for _ in range(8):  # a host that starts again and again without a network
+            memory.save_session_summary(talk("我不追涨"), Script(ConnectionError("x")))
+        assert memory._default.list_pending()[0].tries == 1
+        assert memory.run_pending(Script("[偏好] 用户不追涨")) == 1
+
+    def test_an_entry_that_cannot_be_read_holds_up_no_other(self):
+        for name in "ab":
+            memory._default.add_pending("conversation", name, "s", {"turns": [user("我不追涨")], "skip_layers": True})
+        memory.get_db().execute("UPDATE pending_summary SET payload = '{bad' WHERE hash = 'a'")
+        assert memory.run_pending(Script("[偏好] 用户不追涨")) == 1
+        assert "{bad" in memory._default.list_pending()[0].last_error
 
     def test_who_lost_an_entry_meanwhile_stores_nothing(self, caplog):
         class Slow(Script):
@@ -2416,6 +2506,10 @@ class TestContext:
         line = memory.build_memory_context("x").splitlines()[-2]
         assert line.endswith("…(memory.py trace %d)" % new_id) and len(line) == len("- [preference] ") + 200
 
+    def test_a_long_source_does_not_push_its_memory_out(self):
+        memory.save_memory("decision", "缩量回踩才买", source_ref="chat_log:" + "s" * 2000)
+        assert "缩量回踩才买" in memory.build_memory_context("缩量回踩了，买吗")
+
     def test_long_preferences_do_not_push_out_the_rule_that_was_asked_for(self):
         for i in range(6):
             memory.save_memory("preference", "第%d条" % i + "长" * 190)
@@ -2618,6 +2712,17 @@ class TestLooking:
         assert run("recall", question)[1] == memory.build_memory_context(question) + "\n"
         assert run("recall", question, "--format", "json")[1] == json.dumps(
             {"context": memory.build_memory_context(question)}, ensure_ascii=False) + "\n"
+
+    def test_recall_of_what_cannot_be_read_fails(self, run, home):
+        home.mkdir(exist_ok=True)
+        (home / "wyckoff.db").write_bytes(b"no database " * 100)
+        code, out, err = run("recall", "尾盘能进吗")
+        assert (code, out) == (1, "") and "wyckoff.db" in err
+
+    def test_a_search_that_names_a_stock_shows_no_other_ones_rules(self, run):
+        memory.save_memory("decision", "跌破20日线清仓", "300750")
+        assert run("search", "比亚迪跌破20日线")[1].count("清仓") == 0
+        assert run("search", "跌破20日线")[1].count("清仓") == 1
 
     def test_explain_says_what_found_a_line_and_why_another_is_left_out(self, run):
         store = memory._default
@@ -2838,6 +2943,45 @@ class TestExportAndImport:
         assert run("import", str(file))[1] == "导入 5 条，已有 0 条，超出名额没有留下 3 条\n"
         assert [row["content"] for row in memory.get_recent_memories()] == ["性格%d" % n for n in (8, 7, 6, 5, 4)]
 
+    def lines(self, store):
+        return [json.dumps(row) for row in store.export_rows()[0]]
+
+    def test_a_rule_replaced_since_the_last_import_is_replaced_there_too(self, tmp_path):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"))
+        old = here.save_memory("preference", "单票不超过15%")
+        there.import_rows(self.lines(here))
+        here.save_memory("preference", "单票不超过20%", supersedes=old)
+        for added in (1, 0):
+            assert len(there.import_rows(self.lines(here))["added"]) == added
+            assert [row["content"] for row in there.live_memories()] == ["单票不超过20%"]
+
+    def test_a_full_type_takes_the_same_rows_each_time(self, tmp_path, clock):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
+        for number in range(5):
+            here.save_memory("persona", "旧性格%d" % number)
+        for number in range(3):
+            there.save_memory("persona", "新性格%d" % number)
+        kept = []
+        for added in (2, 0):
+            outcome = there.import_rows(self.lines(here))
+            assert (len(outcome["added"]), outcome["over_cap"]) == (added, 3)
+            kept.append([row["content"] for row in there.live_memories("persona")])
+        assert kept[0] == kept[1] and len(kept[0]) == 5
+
+    def test_a_rule_given_up_and_taken_again_within_a_second_is_two_rows(self, tmp_path, clock):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"))
+        first = here.save_memory("preference", "只做主板")
+        second = here.save_memory("preference", "只做创业板", supersedes=first)
+        here.save_memory("preference", "只做主板", supersedes=second)
+        for added in (3, 0):
+            assert len(there.import_rows(self.lines(here) * 2)["added"]) == added
+            assert [row["content"] for row in there.live_memories()] == ["只做主板"]
+
+    def test_rows_of_another_program_are_known_again_however_they_are_written(self):
+        memory.get_db().execute("INSERT INTO agent_memory(memory_type, content, codes) VALUES"
+                                " ('decision', '放量跌破就清仓\n缩量再说', '300750, 002594')")
+        assert memory._default.import_rows(self.lines(memory._default))["added"] == []
+
     def test_a_damaged_database_gives_what_can_be_read_and_keeps_its_bytes(self, run, home):
         for number in range(40):
             memory.save_memory("preference", "规则%d：" % number + "条件与动作，" * 30)
@@ -2934,11 +3078,12 @@ class TestDoctor:
         run("doctor", "--fix")
         assert "尾盘" in memory.get_memory_by_id(1)["search_text"]
 
-    def test_an_entry_that_is_given_up_needs_a_hand(self, run):
+    def test_an_entry_that_is_given_up_needs_a_hand(self, run, clock):
         store = memory._default
         entry = store.add_pending("conversation", "ab12", "s1", {"turns": [], "skip_layers": True})
         for tries in range(memory.MAX_TRIES):
             store.fail_pending(entry._replace(tries=tries), "接口没有响应")
+            clock.now += memory.DAY_S
         code, report = self.look(run)
         assert code == 1 and "接口没有响应" in report["数据库"]["problems"][0]
 
