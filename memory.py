@@ -2075,15 +2075,14 @@ class MemoryStore:
         extra = context_archive.safe_json(metadata) if metadata else ""
         with self.transaction() as conn:
             facts = conn.execute(TYPE_FACTS, (content, codes, memory_type)).fetchone()
-            for row in self._snapshot().standing if facts["same"] else ():
-                if _identity(row) == (memory_type, content, codes) and self.row_state(row) == "live":
-                    return row["id"]
-            new_id = self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
-                                  finite(confidence), extra, utc_text(self.clock()))
-            if supersedes:
-                self.supersede_memory(supersedes, new_id)
-            self._make_room(conn, memory_type, new_id)
-        return new_id
+            same = (row["id"] for row in (self._snapshot().standing if facts["same"] else ())
+                    if _identity(row) == (memory_type, content, codes) and self.row_state(row) == "live")
+            id = next(same, 0) or self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
+                                               finite(confidence), extra, utc_text(self.clock()))
+            if supersedes not in (0, id):
+                self.supersede_memory(supersedes, id)
+            self._make_room(conn, memory_type, id)
+        return id
 
     def _insert(self, conn, *values) -> int:
         terms, table = " ".join(search_terms(values[1])), self._local.terms
