@@ -3011,7 +3011,7 @@ def _rules_of_turn(text):
             rules.append(["decision" if _RULE_DECISION.match(content) else "preference", content, sure])
         elif kind == "when":
             waiting = (waiting + [clause])[-2:]
-        before = before + [clause] if kind == "plain" and own else []
+        before = before + [clause] if own and kind in ("plain", "when") else []
         if not raw.endswith("，"):
             if is_open and waiting:                      # a reason that only looked like a condition
                 rules[-1][1] += "，" + waiting[0]
