@@ -520,7 +520,7 @@ DELETE_MEMORY = "DELETE FROM agent_memory WHERE id = ?"
 
 INSERT_CHAT = ("INSERT INTO chat_log(session_id, role, content, model, provider, tokens_in, tokens_out, elapsed_s,"
                " error, tool_calls, metadata, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-NEWEST_CHAT = "SELECT * FROM chat_log WHERE (:session IS NULL OR session_id = :session) ORDER BY id DESC LIMIT :limit"
+NEWEST_CHAT = "SELECT * FROM chat_log WHERE (:raw IS NULL OR session_id IN (:key, :raw)) ORDER BY id DESC LIMIT :limit"
 
 INSERT_PENDING = "INSERT INTO pending_summary(kind, hash, session_id, payload, created_at) VALUES (?, ?, ?, ?, ?)"
 ALL_PENDING = "SELECT * FROM pending_summary ORDER BY id"
@@ -585,6 +585,19 @@ def safe_line(text) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return " ".join(context_archive.mask_secrets(context_archive.clean_text("" if text is None else str(text))).split())
+
+
+def session_key(session_id) -> str:
+    """A session id as it is stored: one line; what is masked in it is told apart by a hash, so that no two meet."""
+    line, plain = safe_line(session_id), " ".join(context_archive.clean_text(
+        "" if session_id is None else str(session_id)).split())
+    return line if line == plain else "%s-%s" % (line, short_hash(plain))
+
+
+def short_hash(text: str) -> str:
+    """The first digits of the text's SHA-256, in hex."""
+    import hashlib
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:HASH_CHARS]
 
 
 def decode_text(data: bytes) -> str:
@@ -2340,14 +2353,15 @@ class MemoryStore:
                       metadata: dict | None = None) -> int:
         """The id of the stored line. Secrets are masked; nothing is cut."""
         texts = [value if isinstance(value, str) else context_archive.safe_json(value) if value else ""
-                 for value in (session_id, role, content, model, provider, error, tool_calls, metadata)]
+                 for value in (role, content, model, provider, error, tool_calls, metadata)]
         clean = [context_archive.mask_secrets(context_archive.clean_text(text)) for text in texts]
-        values = clean[:5] + [tokens_in, tokens_out, elapsed_s] + clean[5:] + [utc_text(self.clock())]
-        return self.get_db().execute(INSERT_CHAT, values).lastrowid
+        values = [session_key(session_id), *clean[:4], tokens_in, tokens_out, elapsed_s, *clean[4:]]
+        return self.get_db().execute(INSERT_CHAT, values + [utc_text(self.clock())]).lastrowid
 
     def load_chat_logs(self, *, session_id: str | None = None, limit: int = 200) -> list:
         """The newest lines of one session or of all, in the order they were said; [] when there are none."""
-        rows = self._all("chat_log", NEWEST_CHAT, {"session": session_id, "limit": min(max(limit, 0), sys.maxsize)})
+        rows = self._all("chat_log", NEWEST_CHAT, {
+            "raw": session_id, "key": session_key(session_id), "limit": min(max(limit, 0), sys.maxsize)})
         return [dict(row) for row in reversed(rows)]
 
     def _all(self, table: str, statement: str, values=()) -> list:
@@ -2369,7 +2383,7 @@ class MemoryStore:
                     _warn("the queue of pending summaries is full (%d): session %r was not queued; work it off with"
                           " `memory.py pending --run` or drop entries", MAX_PENDING, session_id)
                     return None
-                conn.execute(INSERT_PENDING, (kind, hash, safe_line(session_id), context_archive.safe_json(payload),
+                conn.execute(INSERT_PENDING, (kind, hash, session_key(session_id), context_archive.safe_json(payload),
                                               utc_text(self.clock())))
             return Pending(*conn.execute(PENDING_BY.format(column="hash"), (hash,)).fetchone())
 
@@ -3086,11 +3100,6 @@ def dialogue_text(turns) -> str:
     return "\n".join("[%s] %s" % (turn["role"], turn["content"]) for turn in turns)
 
 
-def _hash(text: str) -> str:
-    import hashlib
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:HASH_CHARS]
-
-
 def ask_model(provider, text: str, system_prompt: str) -> str:
     """The whole text of a model's reply. Whatever a provider raises comes out as ModelError."""
     if provider is None:
@@ -3159,7 +3168,7 @@ def _write(store, decided) -> dict:
                     store.save_candidate(row["memory_type"], row["content"], row["source_ref"], row["metadata"])
                     outcome["candidates"].append(row["content"])
             elif verdict == "pending":
-                key = _hash(row["memory_type"] + "\n" + row["content"])
+                key = short_hash(row["memory_type"] + "\n" + row["content"])
                 entry = store.add_pending("memory", key, row["source_ref"].partition(":")[2], row)
                 if entry is None:  # then nothing is written, and the conversation stays what it is, pending
                     raise MemoryStoreError(QUEUE_FULL)
@@ -3221,7 +3230,7 @@ def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
     if not any(_has_tool_call(message) for message in messages if isinstance(message, dict)):
         return None, "没有工具调用：只有用到工具的对话才提取记忆"
     turns = dialogue_turns(messages)
-    summary_hash = _hash(dialogue_text(turns))
+    summary_hash = short_hash(dialogue_text(turns))
     if not turns or store.has_marker(summary_hash):
         return None, "这段对话已经提取过，或没有可读的内容"
     work = {"turns": turns, "skip_layers": skip_layers}
@@ -3321,7 +3330,7 @@ def refresh_memory_layers(provider, *, store=None) -> int:
         prompt = LAYER_PROMPT.format(limit=MAX_PER_LAYER, examples=PROMPT_EXAMPLES)
         items = parse_layers(ask_model(provider, text, prompt))
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
-                "source_hash": _hash(text), "source_texts": [atom["content"] for atom in atoms]}
+                "source_hash": short_hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
             judged = [(name, content, reject_reason(content, memory_type=name)) for name, _, content in items]
             saved = [store.save_new_memory(name, content, resolve_stock_codes(content), metadata=meta)
@@ -3339,12 +3348,12 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
     store, turns = store or _default, dialogue_turns(messages, limit=sys.maxsize)
     # The rules read all of the user's turns, and only those: it is by them that his sentences are judged.
     said = [turn for turn in turns if turn["role"] == "user"]
-    source_ref = "chat_log:" + safe_line(session_id) if session_id else ""
+    source_ref = "chat_log:" + session_key(session_id) if session_id else ""
     outcome = _write(store, _decide(
         extract_offline(messages), said, source_ref, lambda row, sure: ("new" if sure else "candidate", None),
         "offline_rules", OFFLINE_CONFIDENCE))
     if outcome["refused"]:  # under a mark of its own: a model may still look at this conversation
-        store.save_marker("offline:" + _hash(dialogue_text(turns)), source_ref, outcome)
+        store.save_marker("offline:" + short_hash(dialogue_text(turns)), source_ref, outcome)
     return outcome
 
 

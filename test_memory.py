@@ -1126,6 +1126,15 @@ class TestStore:
         assert b"zebrafinch" not in b"".join(p.read_bytes() for p in home.glob("wyckoff.db*"))
         assert memory.search_memory_fts("zebrafinch") == []
 
+    def test_sessions_named_by_a_phone_number_stay_apart_and_masked(self, home):
+        for number, said in (("13812345678", "我不追涨"), ("13912345678", "我只做ETF")):
+            memory.save_chat_log(number, "user", said)
+        assert [row["content"] for row in memory.load_chat_logs(session_id="13912345678")] == ["我只做ETF"]
+        memory.save_session_summary(talk("我不追涨"), Script("[偏好] 用户不追涨"), session_id="13812345678")
+        assert [row["content"] for row in memory.trace_memory(1)["chat_log"]] == ["我不追涨"]
+        memory.close_db()
+        assert b"13812345678" not in b"".join(path.read_bytes() for path in home.iterdir() if path.is_file())
+
     def test_modes_are_private_whatever_the_umask(self, home):
         old = os.umask(0)
         try:
