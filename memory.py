@@ -1068,7 +1068,7 @@ _SPEECH_RULE = ("如果|若|一旦|遇到|凡是|每(?!盎司|股|吨|克|桶|�
 # The bare end of a clause that says what to do is enough beside a state, but not beside an order of the day.
 _SPEECH_ACT = _SPEECH_RULE + (
     "|(?:买入?|卖出?|[加减清建试补留]仓?|空仓(?!观望中)|离场|走人?|止[损盈]|减半|清掉|低吸|兑现|介入|出局|过节|新仓|追[涨高]停?|抄底|[降减加提][低少高]仓位|[降压留减加][到至])[一二三"
-    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|保留|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|是(?!否)|看(?![好空多淡涨跌]))")
+    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|[红底]线|挂钩|保留|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|是(?!否)|看(?![好空多淡涨跌]))")
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern. (?!) is found nowhere.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
     ("当日行情", "[就才则不别预]|因此|而", "<DAY>[^,]{0,12}(?:[大暴普领]?[涨跌][停幅了]?|走[强弱]|飙升|跳水|反弹|回落)[^,]{0,3}$"),
@@ -1185,7 +1185,7 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     r".{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|"
     "执行|照做|记一下)))")
 _SPEECH_ASSENTS = Pattern("(?:嗯|好|对|是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
-_SPEECH_ECHOES = Pattern("^(?:收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
+_SPEECH_ECHOES = Pattern("^(?:嗯+[,。]|[你您](?:是说|的意思)|即|也就是|收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
 _SPEECH_DENIES = Pattern("不|别|从没|没有|拒绝|讨厌|反感|危险|害怕|避|放弃|[跳略]过|[剔排]除|过滤|戒|[躲绕]|疯狂|远离")
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
@@ -1305,9 +1305,9 @@ def _speech_refused(plain, own):
 
 
 def _speech_renumbered(plain, core, topics, own, speech):
-    """Tell whether nobody said one of its numbers, and the user said another one of that unit about the same thing."""
+    """Tell whether the user said none of its numbers, but another one of that unit about the same thing."""
     numbers = {piece for piece in core if piece[0].isdigit()}
-    if not numbers or any(numbers & words.pieces for words in speech):
+    if not numbers or any(numbers & words.pieces for words in speech if words.own):
         return False
     units = set(_SPEECH_UNIT.findall(plain))  # 52周 and 1年 may be the same
     return any(units.intersection(_SPEECH_UNIT.findall(words.text)) and (
