@@ -2518,6 +2518,11 @@ class TestContext:
         assert len("\n".join(inside)) <= 1200
         assert all(line.startswith("- [decision]") for line in inside[2:]) and len(inside) == 7
 
+    def test_a_line_that_would_end_beyond_1200_is_left_out(self):
+        for i in range(8):
+            memory.save_memory("decision", ("炸板情形%d：炸板回封失败就走" % i).ljust(145, "细"))
+        assert memory.build_memory_context("炸板回封失败了").count("- [decision]") == 6
+
     def test_a_cut_memory_names_how_to_read_it(self):
         new_id = memory.save_memory("preference", "用户" + "很" * 300)
         line = memory.build_memory_context("x").splitlines()[-2]
