@@ -3012,11 +3012,10 @@ def _rules_of_turn(text):
             del rules[begun:]                            # those of this sentence
         if not own or kind in ("none", "ask", "once", "retracted"):
             waiting, is_open, daily = [], False, daily or kind == "once"
-        elif is_open and not waiting and re.match("这[是叫]", clause):  # 这是规矩 says nothing more
-            pass
         elif is_open and not waiting and (kind == "plain" or kind == "rule" and not _RULE_OWN_TOPIC.search(clause)):
             is_open = kind == "rule"
-            rules[-1][1] += "，" + clause
+            if not re.match("这[是叫]", clause):         # 这是规矩 says nothing more
+                rules[-1][1] += "，" + clause
             rules[-1][2] |= is_open and sure
         elif kind == "rule":
             # 浮盈回吐三分之一，一律减半: what has no subject of its own is about what was just said.
