@@ -2542,7 +2542,8 @@ class MemoryStore:
         there, dated = self._snapshot(), {}
         for row in there.rows:
             dated.setdefault((_imported_as(row), row["created_at"]), []).append(row)
-        alive = {_imported_as(row): row for row in reversed(there.standing) if self.row_state(row) == "live"}
+        alive = {_imported_as(row): row for row in reversed(there.standing)
+                 if self.clock() <= expiry(row["memory_type"], row["_time"])}
         here = []
         for row in rows:
             same, is_over = dated.get((_imported_as(row), row["created_at"]), []), "superseded_by" in row["metadata"]
@@ -2555,15 +2556,18 @@ class MemoryStore:
         def age(row):
             return "superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now)
 
-        there, now, fitting = self._snapshot(), self.clock(), set()
-        stand = [(row["memory_type"], min(row["_time"] or 0.0, now)) for row in there.standing]
+        there, now, fitting, times = self._snapshot(), self.clock(), set(), collections.defaultdict(list)
+        for row in there.standing:
+            times[row["memory_type"]].append(min(row["_time"] or 0.0, now))
+        over = collections.Counter(row["memory_type"] for row in there.superseded.values())
         for row in sorted(reversed(rows), key=age):
             is_over, stamp = age(row)
-            before = [kind for kind, other in stand if is_over or other >= -stamp] + is_over * [
-                hidden["memory_type"] for hidden in there.superseded.values()]
-            if before.count(row["memory_type"]) < memory_type_of(row["memory_type"]).cap:
+            kind, standing = row["memory_type"], times[row["memory_type"]]
+            before = len(standing) + over[kind] if is_over else sum(other >= -stamp for other in standing)
+            if before < memory_type_of(kind).cap:
                 fitting.add(row["id"])
-                stand.append((row["memory_type"], -stamp))
+                over[kind] += is_over
+                standing += [] if is_over else [-stamp]
         return fitting
 
     # -- self-check --
