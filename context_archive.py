@@ -685,16 +685,21 @@ def list_archives(*, session_id="", limit=20, archive_dir=None) -> list:
 def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, delete=False) -> list:
     """Rows of what is older than so many days or beyond so many bytes from the newest on; gone with delete=True."""
     total, gone = 0, []
-    for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
+    # By its own date: the index has what was copied here later as the newest.
+    for meta in sorted(list_archives(limit=sys.maxsize, archive_dir=archive_dir), key=_created, reverse=True):
         paths = [meta["messages_path"][:-1], meta["messages_path"]]  # the metadata first: it makes the archive
-        size = sum(map(os.path.getsize, paths))
+        try:
+            size = sum(map(os.path.getsize, paths))
+        except FileNotFoundError:  # another process prunes, too
+            continue
         total += size
         age = time.time() - (_created(meta) or os.path.getmtime(paths[0]))
         old = older_than_days is not None and age > older_than_days * 86400
         if old or keep_bytes is not None and total > keep_bytes:
             gone.append({"archive_ref": meta["archive_ref"], "created_at": meta["created_at"], "bytes": size})
             for path in paths if delete else ():
-                os.unlink(path)
+                with contextlib.suppress(FileNotFoundError):  # the same
+                    os.unlink(path)
     return gone
 
 
@@ -702,6 +707,10 @@ def export_archives(*, archive_dir=None) -> Iterator:
     """Yield every archive as one line of JSON in bytes, messages included, newest first."""
     for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
+        if not records and meta["message_count"]:  # gone meanwhile, or unreadable: an empty copy would bar the true one
+            if os.path.exists(meta["messages_path"]):
+                raise OSError(errno.EIO, "the messages cannot be read", meta["messages_path"])
+            continue
         del meta["_score"]
         yield _written({"type": "archive", "metadata": meta, "messages": records})[1]
 

@@ -3509,6 +3509,24 @@ class TestArchives:
         Path(meta["messages_path"]).write_bytes(b'{"index": 0, "message": 1}\n\xff\n[1]\n\n{"index": 3, "mess')
         assert restore(meta["archive_ref"]) == [{"index": 0, "message": 1}]
 
+    def test_what_was_copied_here_later_is_not_the_newest(self, home):
+        new = context_archive.create_context_archive([user("新")], "新", session_id="new")
+        context_archive.list_archives()
+        old = context_archive.create_context_archive([user("旧")], "旧", session_id="old")
+        path = Path(old["messages_path"][:-1])
+        meta = dict(json.loads(path.read_text("utf-8")), created_utc="2025-01-02T03:04:05+00:00")
+        path.write_text(json.dumps(meta), encoding="utf-8")
+        size = sum(os.path.getsize(new["messages_path"][:end]) for end in (-1, None))
+        assert [row["archive_ref"] for row in context_archive.prune_archives(keep_bytes=size)] == [old["archive_ref"]]
+
+    def test_an_archive_that_goes_while_it_is_exported_leaves_no_empty_copy(self):
+        for name in "ab":
+            context_archive.create_context_archive([user(name)], name, session_id=name)
+        lines = context_archive.export_archives()
+        next(lines)
+        context_archive.prune_archives(keep_bytes=0, delete=True)
+        assert list(lines) == []
+
 
 class TestArchiveIndex:
     def archives(self):
