@@ -12,7 +12,8 @@ An *archive* is two files: `<root>/<session folder>/<id>.jsonl`, a record `{"ind
 `archive://<session folder>/<id>`. The root is `$WYCKOFF_HOME/context_archive`, else `~/.wyckoff/context_archive`.
 Folders are 0700, files 0600, secrets masked. The files are the truth: `.index.sqlite3` in the root makes a search
 independent of how many there are, may be deleted at any time, and is made anew in memory where it cannot be used.
-Writing raises OSError and leaves nothing behind. Reading does not raise: a damaged file costs itself only.
+Writing raises OSError and leaves nothing behind. A damaged file costs itself only: reading raises OSError when the root
+itself cannot be read, and nothing else.
 
 Command line: `python context_archive.py --help`. memory.py shares the helpers. Python 3.8 or later. Licence: MIT.
 """
@@ -57,7 +58,7 @@ RECALL_CODES = 5
 HISTORY_PAGE_CHARS = 12_000     # text in one answer of query_history
 TABLE_CELL_CHARS = 300
 INDEX_NAME = ".index.sqlite3"
-INDEX_VERSION = 3               # raise it when terms or tables change: the index is then built anew
+INDEX_VERSION = 4               # raise it when terms or tables change: the index is then built anew
 INDEX_TIMEOUT_S = 0.25          # wait so long for a locked index, then read the files
 INDEX_CACHE_KIB = 16_384        # while it is written
 SETTLES_S = 0.1                 # a folder that changed so recently is listed again,
@@ -96,8 +97,8 @@ _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|tom
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
 _DIGITS = Pattern("[0-9][0-9]{5,}")
-_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|"
-                r"5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
+_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?!1\d\d000)(?!000\d{3}\.S[HS])(?:00[0-3]|30[0-2]|60[0135]|"
+                r"68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
 # Pairs with these characters, and these words, do not tell what a conversation was about.
 _FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
 _STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前 时候 具体 帮忙 觉得 继续 谈到 说到 聊到 讨论 问题 情况 "
@@ -165,7 +166,8 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
     calls = [str(message.get("tool_calls", "")) for message in fields]
     own = "\n".join(users)[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
-    codes = [*code_resolver(own), *codes_in_text("\n".join([*users, *others, *calls]))]
+    # The resolver knows what is no code (本金100000), and is too slow for megabytes.
+    codes = [*code_resolver(own), *codes_in_text("\n".join(["\n".join(users)[TERM_TEXT_CHARS:], *others, *calls]))]
     files = _FILE.findall(own + "\n" + rest)
     often = [Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS) for text in (own, rest)]
     keywords = _telling(term for counted in often for term, _count in counted)
@@ -176,62 +178,86 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # ---- Secrets and JSON (pure) ---------------------------------------------------------------------------------------
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
-_HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential "
-          b"ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ akia asia xox eyj aiza").split()
-_HINT_CHARS = "密钥令授账帐"
-_SECRET_NAME = (r"(?:(?:api|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|密码|口令|密钥|秘钥|令牌|授权码|(?P<count>token))")
+_HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
+          b"services/ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
+_HINT_CHARS = "密钥令授验账帐"
+# 商用密码 is a sector and 涨停密码 a manner of speaking.
+_SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
+                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密码|口令|密钥|秘钥|令牌|授权码|验证码"
+                r"|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
-    (?<![A-Za-z0-9])(?: sk-(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | gh[opsru]_\w{16,} | github_pat_\w{20,}
-                      | A[KS]IA[A-Z0-9]{16}\b | xox[abeoprs]-[\w-]{8,} | AIza[\w-]{30,} )
+    (?<![A-Za-z0-9])(?: sk-(?!hynix|on\b|inno|tele)(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | gh[opsru]_\w{16,}
+                      | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
+                      | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
-  | (?i:(?<![a-z])bearer)\s{1,4}(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}
-  | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,}
-  | (?<=://)[^\s/@:]{1,64}:[^\s/@]{1,64}(?=@)
-  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿])
+  | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
+  | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)\w+/\w+/\w{12,}
+  | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
+  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)
+    (?!20[0-9]{2}[01][0-9][0-3][0-9](?![0-9]))[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
-# A name, then `:`, `=`, 是 …, or for a password nothing, then the value.
-_NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r""")
+# A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
+_NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\())
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
       | \s{0,2}(?:就是|(?:改|设)[成为]了?|是|为)[:\s]{0,3}
-      | (?:(?<=[码令])\s{0,2} | (?<=[dDeE])\s{1,2}[iI][sS]\s{1,2}) (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4}) )
-    \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
+      | (?:(?<=[码令])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
+        (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
+      | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) )
+    \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | [“「『‘](?P<quoted>[^”」』’\r\n]+)
+             | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
 """)
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
-_SECRET_KEY = Pattern(r"(?i)(?:^|[ _-]|access|refresh|auth|session)(?:%s|credentials?|cookies)\Z" % _SECRET_NAME)
+_SECRET_KEY = Pattern(r"(?:^|[ _.-]|[a-z](?=[A-Z])|[\u3400-\u9fff]|(?i:access|refresh|auth|session))"
+                      r"(?i:%s|credentials?|cookies)\Z" % _SECRET_NAME)
 _LONG_NUMBER = Pattern("[0-9](?:[ -]?[0-9]){10}[0-9]*(?:[ -][0-9]+)*[Xx]?")
+_PROVINCE = "(?:1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]|71|8[1-3])"
 _NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
-    (?:86[ -]?)?1[3-9][0-9](?:[0-9]{8}|(?P<p>[ -])[0-9]{4}(?P=p)[0-9]{4})
-  | [1-689][0-9]{5}(?P<i>[ -]?)(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?P=i)[0-9]{3}[0-9Xx]
-  | (?P<card> [0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
-)(?![0-9A-Za-z])""")
-_CARD_WORD = Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")
-_AMOUNT_BEFORE = Pattern(r"[额量值价盈亏¥￥$]\s{0,2}[:=为是约]?\s{0,2}\Z")
-_ORDER_BEFORE = Pattern(r"(?:号|id)\W{0,3}\Z")
-_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:元|股|手(?!机)|万|亿)")
+    (?P<phone>(?:86[ -]?)?1[3-9][0-9](?:[0-9]{8}|[ -][0-9]{8}|(?P<p>[ -])[0-9]{4}(?P=p)[0-9]{4}))
+  | (?P<id>%s[0-9]{4}(?P<i>[ -]?)(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?P=i)[0-9]{3}[0-9Xx])
+  | (?P<card>[0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
+)(?![0-9A-Za-z])""" % _PROVINCE)
+# The words before a number, which say what it is. An account is none of money when its number follows at once.
+_NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|tel"),
+                 "id": Pattern("身份|证件"), "card": Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")}
+_AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$达约]|[股户手总笔]数|[净毛]?利润|[收买投流]入|[支卖流]出|[资总]产|[股成]本|负债|合计|[总一]共"
+                         r"|超过|接近|amount|vol(?:ume)?|turnover|_mv|cap|val(?:ue)?|profit|revenue|income|assets?|shares?)"
+                         r"[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
+_ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?<![a-z])id|order|serial)\W{0,3}\Z")
+_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东])|手(?!机)|份|张|%|万(?![一科分])|亿(?!纬))")
 
 
 def _hints(text: str) -> tuple:
     """(there may be a name or token in the text, there may be a number) that is to be masked."""
     plain, wide = text.encode("ascii", "ignore").lower(), any(map(text.__contains__, "０１２３４５６７８９"))
     named = any(map(plain.__contains__, _HINTS)) or any(map(text.__contains__, _HINT_CHARS))
-    return named and (wide or plain.strip() != b""), wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
+    return named, wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
 
 
-def _is_private(match, text: str) -> bool:
-    """Whether the match of _NUMBER is a phone, identity or card number, not an amount or the number of an order."""
-    before = text[max(0, match.start() - 12):match.start()]
-    if _AMOUNT_BEFORE.search(before) or _AMOUNT_AFTER.match(text, match.end()):
+def _is_private(match, text: str, row: str) -> bool:
+    """Whether a match of _NUMBER is a phone, identity or card number, and not an amount, an order, columns of figures.
+
+    `row` is the run of figures in which it stands.
+    """
+    number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 16):match.start()]
+    if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
         return False
-    if not match["card"] or _CARD_WORD.search(before):
+    if _NAMES_BEFORE[kind].search(before) or kind != "card" and number.isalnum():
         return True
-    # Bank cards begin with 62 or pass the check digit. Order numbers may do so by chance, after their name.
-    digits = [int(digit) for digit in match["card"] if digit.isdigit()]
+    if kind == "phone":
+        return number == row and match["p"] is not None
+    digits = [10 if digit in "Xx" else int(digit) for digit in number if digit.isalnum()]
+    if kind == "id":  # it ends with a check digit, and so do most bank cards, but with another one
+        return sum(digit << 17 - place for place, digit in enumerate(digits)) % 11 == 1
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    likely = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
-    return likely and not _ORDER_BEFORE.search(before)
+    return digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
+
+
+def _is_private_field(name: str, value: int) -> bool:
+    """Whether the name says that the integer is a phone, identity or card number, and it looks like one."""
+    named = any(pattern.search(name) for pattern in _NAMES_BEFORE.values())
+    return named and MASK in mask_secrets("%s %d" % (name, value))
 
 
 def mask_secrets(text: str) -> str:
@@ -240,12 +266,12 @@ def mask_secrets(text: str) -> str:
     plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
     for long in _LONG_NUMBER.finditer(plain) if numbers else ():
         found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
-        spans += [match.span() for match in found if _is_private(match, plain)]
+        spans += [match.span() for match in found if _is_private(match, plain, long.group())]
     if named:
         spans += [match.span() for match in _SECRET.finditer(plain)]
         # `token: 4096` is how many words a model read, no secret.
         spans += [match.span(match.lastgroup) for match in _NAMED.finditer(plain)
-                  if not (match["count"] and match[match.lastgroup].isdigit())]
+                  if not (match["count"] and re.fullmatch("[0-9.,]+[kKmMwW]?", match[match.lastgroup]))]
     for start, end in sorted(spans):
         if start >= at:
             pieces += (text[at:start], MASK)
@@ -262,7 +288,7 @@ def _plain(value, ancestors=()):
         value = bytes(value).decode("utf-8", "backslashreplace")
     if not isinstance(value, (dict, list, tuple, set, frozenset)):
         try:
-            return mask_secrets(str(value))
+            return mask_secrets(str.__str__(value) if isinstance(value, str) else str(value))
         except Exception:  # somebody else's __str__ may raise anything, and must not cost the archive
             return "<%s>" % type(value).__name__
     if id(value) in ancestors or len(ancestors) >= MAX_DEPTH:
@@ -273,10 +299,12 @@ def _plain(value, ancestors=()):
     if "_raw_content" in value:  # a turn that carries recalled memories: they are no part of the conversation
         value = {**value, "content": value["_raw_content"]}
     masked = {}
-    for key, item in value.items():
+    for key, item in dict.items(value):  # a subclass may have an items() of its own, which raises
         if key not in ("_raw_content", "_memory_context"):
-            name, item = key if isinstance(key, str) else str(_plain(key, ancestors)), _plain(item, ancestors)
-            masked[mask_secrets(name)] = MASK if item and item is not True and _SECRET_KEY.search(name) else item
+            name, item = str(_plain(key, ancestors)), _plain(item, ancestors)
+            secret = _SECRET_KEY.search(name) or type(item) is int and _is_private_field(name, item)
+            name = "%s#%d" % (name, len(masked)) if name in masked else name
+            masked[name] = MASK if item and item is not True and secret else item
     return masked
 
 
@@ -286,7 +314,7 @@ def _written(value) -> tuple:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         usual = (text.count("{") + text.count("[") <= MAX_DEPTH and '"_raw_content"' not in text
                  and '"_memory_context"' not in text and not any(_hints(text)))
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # somebody else's class may raise anything
         usual = False
     if not usual:
         value = _plain(value)
@@ -342,8 +370,15 @@ def archive_root(archive_dir=None) -> os.PathLike:
 
 
 def _session_id(session_id) -> str:
-    """The session id as metadata keeps it: '' is the default session, lone surrogates are escaped."""
-    return str("" if session_id is None else session_id).encode("utf-8", "backslashreplace").decode() or "default"
+    """The session id as metadata keeps it: '' is the default session, what is masked is told apart by a hash."""
+    text = str("" if session_id is None else session_id).encode("utf-8", "backslashreplace").decode() or "default"
+    masked = mask_secrets(text)
+    return text if masked == text else "%s-%s" % (masked, _short_hash(text))
+
+
+def _short_hash(text: str) -> str:
+    import hashlib
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:10]
 
 
 def session_folder(session_id) -> str:
@@ -351,9 +386,7 @@ def session_folder(session_id) -> str:
     text = _session_id(session_id)
     if re.fullmatch(_SAFE_SESSION, text):
         return text
-    import hashlib
-    slug = re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s"
-    return "%s-%s" % (slug, hashlib.sha256(text.encode("utf-8")).hexdigest()[:10])
+    return "%s-%s" % (re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s", _short_hash(text))
 
 
 # ---- Files ---------------------------------------------------------------------------------------------------------
@@ -378,9 +411,11 @@ def write_private(path, data, mode: int = 0o600) -> None:
         with open(os.open(temporary, _WRITE_FLAGS, mode), "wb") as handle:
             handle.writelines([data] if isinstance(data, bytes) else data)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):  # it was not made, or the first error says more
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = path  # the name that the caller knows
         raise
 
 
@@ -446,9 +481,12 @@ def _write_archive(root: str, meta: dict, lines) -> None:
             if time.time() - os.lstat(left).st_mtime > STALE_S:
                 os.unlink(left)
     meta["messages_path"] = os.path.join(place, name + ".jsonl")
+    data = _written(meta)[1]
+    if len(data) > MAX_META_BYTES:
+        raise OSError(errno.EFBIG, "summary and anchors of more than %d bytes" % MAX_META_BYTES, name + ".json")
     write_private(meta["messages_path"], lines)
     try:
-        write_private(os.path.join(place, name + ".json"), _written(meta)[1])
+        write_private(os.path.join(place, name + ".json"), data)
     except BaseException:
         os.unlink(meta["messages_path"])
         raise
@@ -469,6 +507,7 @@ _SCHEMA = """
 """ % INDEX_VERSION
 # Terms that no text contains: every archive, those of a session, those without a code.
 _ALL, _OF_SESSION, _NO_CODE = "*", "*session ", "*no code"
+_ID_DAY = Pattern("ctx_[0-9]{8}")  # how an id begins
 
 
 def _open_index(root: str) -> sqlite3.Connection:
@@ -490,6 +529,11 @@ def _bits(conn, term: str, since: int = 0) -> int:
         bits.extend(bytes((block - since) * BLOCK // 8 - len(bits)))
         bits.extend(docs.to_bytes(BLOCK // 8, "little"))
     return int.from_bytes(bits, "little")
+
+
+def _make_tables(conn) -> None:
+    for statement in _SCHEMA.split(";"):
+        conn.execute(statement)
 
 
 def _add_archives(conn, root: str, places: list) -> None:
@@ -538,8 +582,8 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
     conn.execute("PRAGMA cache_size = -%d" % INDEX_CACHE_KIB)
     conn.execute("PRAGMA locking_mode = EXCLUSIVE")  # nobody comes between two blocks
     conn.execute("BEGIN IMMEDIATE")  # closing the connection rolls back what an error interrupts
-    for statement in _SCHEMA.split(";") if not usable else ():
-        conn.execute(statement)
+    if not usable:
+        _make_tables(conn)
     added, times, known, on_disk = [], [], dict(conn.execute(known_sql)), _folders(root)
     for folder in {folder for folder, _changed in known.items() ^ on_disk.items()}:
         files, changed = set(), on_disk.get(folder, 0)
@@ -553,13 +597,19 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
         conn.executemany("DELETE FROM archives WHERE folder = ? AND name = ?",
                          [(folder, name) for name in indexed - names])
         added += [(name, folder) for name in names - indexed]
+    newest = conn.execute("SELECT name FROM archives ORDER BY doc DESC LIMIT 1").fetchone() or ("",)
+    if any(_read_meta(root, folder, name) for name, folder in added
+           if _ID_DAY.match(name) and name[:12] < newest[0][:12]):
+        # Archives of an earlier day were copied here: numbered last they would pass for the newest.
+        added += conn.execute("SELECT name, folder FROM archives").fetchall()
+        times[:0] = on_disk.items()
+        _make_tables(conn)
     _add_archives(conn, root, sorted(added))  # an id begins with its time
     conn.executemany("INSERT OR REPLACE INTO folders VALUES (?, ?)", times)
     conn.execute("COMMIT")
 
 
 def _drop_index(root: str) -> None:
-    """Remove the index: it is damaged, or much has changed that it would keep in a poor order."""
     for name in (INDEX_NAME, INDEX_NAME + "-journal"):
         with contextlib.suppress(OSError):  # not there, or not ours to remove
             os.unlink(os.path.join(root, name))
@@ -603,7 +653,7 @@ def _find(archive_dir, terms: list, session_id, codes, limit: int) -> list:
                 return list(islice(_ranked(conn, root, terms, session_id, codes), int(min(limit, sys.maxsize))))
         except (sqlite3.OperationalError, OSError):
             continue
-        except (sqlite3.DatabaseError, ValueError, TypeError):
+        except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError, MemoryError):
             _drop_index(root)  # it is damaged
     return []
 
@@ -721,13 +771,16 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
     for number, line in enumerate(filter(bytes.strip, lines), 1):
         try:
             item = json.loads(line)
-            meta, records = _plain(item["metadata"]), [_written(record)[1] for record in item["messages"]]
-            known = _load(root, *_REFERENCE.search(meta["archive_ref"]).groups()) is not None
+            place, records = _REFERENCE.search(item["metadata"]["archive_ref"]), item["messages"]
+            meta = dict(_plain(item["metadata"]), archive_ref=place.group())
+            if not isinstance(records, list) or not records and meta["message_count"]:
+                raise ValueError("messages: %r" % records)
+            records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
+            known = _load(root, *place.groups()) is not None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
         if not known:
             _write_archive(root, meta, records)
-            _drop_index(root)  # it would keep them as the newest
         counts[known] += 1
         if progress:
             progress(number)
@@ -763,7 +816,10 @@ def query_history(*, source="archive", query="", archive_ref="", session_id="", 
         return _history_page(archive_ref, offset, archive_dir)
     if not isinstance(query, str) or not query.strip():
         return {"error": "需要 query 或 archive_ref，收到 query=%s" % one_line(repr(query), 80)}
-    found = search_context_archives(query, session_id=session_id, limit=limit, archive_dir=archive_dir)
+    try:
+        found = search_context_archives(query, session_id=session_id, limit=limit, archive_dir=archive_dir)
+    except OSError as error:
+        return {"error": "归档读不了：%s" % error}
     keys = ("archive_ref", "session_id", "created_at", "message_count", "codes", "files", "summary")
     return {"source": source, "query": query, "archives": [{key: meta.get(key) for key in keys} for meta in found],
             "hint": "用 archive_ref 读取原文" if found else "没有匹配的归档，可换关键词或股票代码再查"}
@@ -857,6 +913,17 @@ def run_command(command, args, errors=()) -> int:
         return 1
 
 
+def write_output(path: str, lines) -> None:
+    """Put lines of bytes where a command is to put them: `-` is stdout, a pipe or device stays one, a link is kept."""
+    if path == "-":
+        sys.stdout.buffer.writelines(lines)
+    elif os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as handle:
+            handle.writelines(lines)
+    else:
+        write_private(os.path.realpath(path), lines)
+
+
 def _cmd_list(args) -> None:
     options = {"session_id": args.session_id, "limit": args.limit, "archive_dir": args.archive_dir}
     rows = search_context_archives(" ".join(args.text), **options) if args.text else list_archives(**options)
@@ -878,7 +945,7 @@ def _cmd_show(args) -> None:
 
 def _cmd_prune(args) -> None:
     if args.older_than is None and args.keep_bytes is None:
-        raise ArchiveError("prune 需要 --older-than 或 --keep-bytes")
+        args.wrong_usage("prune 需要 --older-than 或 --keep-bytes")
     rows = prune_archives(older_than_days=args.older_than, keep_bytes=args.keep_bytes, archive_dir=args.archive_dir,
                           delete=args.yes)
     print_records(rows, args.format, [("archive_ref", "引用"), ("created_at", "时间"), ("bytes", "字节")])
@@ -887,8 +954,7 @@ def _cmd_prune(args) -> None:
 
 
 def _cmd_export(args) -> None:
-    lines = export_archives(archive_dir=args.archive_dir)
-    sys.stdout.buffer.writelines(lines) if args.file == "-" else write_private(args.file, lines)
+    write_output(args.file, export_archives(archive_dir=args.archive_dir))
 
 
 def _cmd_import(args) -> None:
@@ -925,7 +991,7 @@ def main(argv=None) -> int:
     def verb(run, text: str, example: str, *parents):
         added = verbs.add_parser(example.split()[0], parents=[common, *parents], help=text, description=text,
                                  epilog="例：python context_archive.py " + example)
-        added.set_defaults(run=run)
+        added.set_defaults(run=run, wrong_usage=added.error)
         return added.add_argument
 
     verb(_cmd_list, "最新的归档", "list -n 5", some)
@@ -940,7 +1006,7 @@ def main(argv=None) -> int:
     # Not as defaults: a subcommand would put them over what stands before it.
     args = parser.parse_args(argv, argparse.Namespace(
         home=None, format="table", run=_cmd_list, session_id="", limit=20, text=()))
-    args.archive_dir = os.path.join(args.home, "context_archive") if args.home else None
+    args.archive_dir = os.path.join(os.path.expanduser(args.home), "context_archive") if args.home else None
     try:
         return run_command(args.run, args, (ArchiveError,))
     finally:

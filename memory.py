@@ -3803,8 +3803,7 @@ def _cmd_pending(store, args):
 
 def _cmd_export(store, args):
     rows, problem = store.export_rows()
-    data = "".join(context_archive.safe_json(row) + "\n" for row in rows).encode("utf-8")
-    sys.stdout.buffer.write(data) if args.file == "-" else context_archive.write_private(args.file, data)
+    context_archive.write_output(args.file, [(context_archive.safe_json(row) + "\n").encode("utf-8") for row in rows])
     print("导出 %d 条%s" % (len(rows), "，是损坏的数据库里能读的全部：" + problem if problem else ""), file=sys.stderr)
     return [], None, bool(problem)
 

@@ -7,6 +7,8 @@ import builtins
 import collections
 import contextlib
 import csv
+import datetime
+import enum
 import gzip
 import importlib.util
 import io
@@ -3319,7 +3321,17 @@ class TestArchiveText:
         ("证券账号：20811746", "证券账号：[已隐去]"), ("账户 300750 怎么样", "账户 300750 怎么样"), ("账户 12345678 元", "账户 12345678 元"),
         ("https://bot.example/v2/hook/0a1b2c3d-4e5f-6071-8293", "https://bot.example/v2/hook/[已隐去]"),
         ("授权码 wqpzmhxkcvbnalsd", "授权码 [已隐去]"),
-        ("https://li:hunter22@git.example/x", "https://[已隐去]@git.example/x"), ("https://a.example:8443/x@y", "https://a.example:8443/x@y"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
+        ("https://li:hunter22@git.example/x", "https://[已隐去]@git.example/x"), ("https://a.example:8443/x@y", "https://a.example:8443/x@y"),
+        ("https://li:hunter@22@git.example/x", "https://[已隐去]@git.example/x"), ("redis://:hunter22@cache:6379", "redis://[已隐去]@cache:6379"),
+        ("密码是“老虎tiger”，记好", "密码是“[已隐去]”，记好"), ("口令：「猛虎下山」", "口令：「[已隐去]」"), ("短信验证码 881726", "短信验证码 [已隐去]"),
+        ("dbPassword: tiger77", "dbPassword: [已隐去]"), ("appSecret=q8Zt71", "appSecret=[已隐去]"), ("my api key is m0n1tor77", "my api key is [已隐去]"),
+        ("password tiger77", "password [已隐去]"), ("token 0f1e2d3c4b5a69788796a5b4c3d2e1f0", "token [已隐去]"),
+        ("ts.set_token('0f1e2d3c4b5a69788796a5b4')", "ts.set_token('[已隐去]')"), ('pro_api("0f1e2d3c4b5a69788796a5b4")', 'pro_api("[已隐去]")'),
+        ("LTAI5tQwErTyUiOp", "[已隐去]"), ("AKIDqwertyuiop1234", "[已隐去]"), ("hf_QwErTyUiOpAsDfGhJkLz", "[已隐去]"),
+        ("glpat-QwErTyUiOpAsDfGh", "[已隐去]"), ("xapp-1-A0B1C2D3", "[已隐去]"), ("Bearer QwErTyUiOpAsDfGhJkLz", "[已隐去]"),
+        ("https://hooks.chat.example/services/T01/B02/QwErTyUiOpAs", "https://hooks.chat.example/services/[已隐去]"),
+        ("13912345678元旦后打", "[已隐去]元旦后打"), ("13912345678万分感谢", "[已隐去]万分感谢"), ("微信同号 139 12345678", "微信同号 [已隐去]"),
+        ("330106198808081234", "[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
     def test_secrets_are_masked(self, text, masked):
         assert context_archive.mask_secrets(text) == masked
         assert context_archive.mask_secrets(masked) == masked
@@ -3329,7 +3341,10 @@ class TestArchiveText:
         "时间戳 20261202143000", "1764650000123", "总市值 6217001234567890 元", "密码是什么", "密码忘了", "token: 4096",
         "max_tokens=2000, tokens_in: 15", "关键 key point 是量能", "risk-adjusted task-based", "单号 6217001234567890123",
         "支撑 3010 3020 3050 3100", "4012 4025 4050 4080 四个点位", "6,217,001,234,567,890", "0.13912345678",
-        "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111"])
+        "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111",
+        '{"amount": 13912345678, "total_mv": 15812345678}', "净利润13912345678，总股本 18812345678", "买入额(元) 13912345678", "13912345678美元",
+        "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
+        "涨停密码：9:25竞价", "sk-hynix2026", "资金账号 20261202", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
         assert context_archive.mask_secrets(text) == text
 
@@ -3429,12 +3444,50 @@ class TestArchives:
 
     def test_secrets_are_masked_by_key_and_in_text_but_counts_stay(self):
         message = {"role": "tool", "content": '{"token": "abcd1234"}', "auth": {
-            "password": "x", "accessToken": "y", "cookie": ["z"], "max_tokens": 5, "token": ""}}
+            "password": "x", "accessToken": "y", "cookie": ["z"], "max_tokens": 5, "token": "", "dbPassword": 77,
+            "phone": 13912345678, "amount": 13912345678}}
         meta = create([message], "打 13912345678")
         (record,) = restore(meta["archive_ref"])
         assert record["message"] == {"role": "tool", "content": '{"token": "[已隐去]"}', "auth": {
-            "password": "[已隐去]", "accessToken": "[已隐去]", "cookie": "[已隐去]", "max_tokens": 5, "token": ""}}
+            "password": "[已隐去]", "accessToken": "[已隐去]", "cookie": "[已隐去]", "max_tokens": 5, "token": "",
+            "dbPassword": "[已隐去]", "phone": "[已隐去]", "amount": 13912345678}}
         assert meta["summary"] == "打 [已隐去]"
+
+    def test_nothing_of_odd_classes_is_lost(self):
+        class Role(str, enum.Enum):
+            USER = "user"
+
+        class Odd(dict):
+            def items(self):
+                raise RuntimeError("not today")
+        meta = create([{"role": Role.USER, "content": "打 13912345678", "13912345678": 1, "13812345678": 2}, Odd(a=1)], "")
+        assert [record["message"] for record in restore(meta["archive_ref"])] == [
+            {"role": "user", "content": "打 [已隐去]", "[已隐去]": 1, "[已隐去]#3": 2}, {"a": 1}]
+
+    def test_sessions_named_by_a_phone_number_stay_apart_and_masked(self, home, tmp_path):
+        metas = [archived("我只做ETF", number) for number in ("13912345678", "13812345678")]
+        for number, meta in zip(("13912345678", "13812345678"), metas):
+            assert refs(search("ETF", session_id=number)) == refs(context_archive.list_archives(session_id=number)) == [
+                meta["archive_ref"]]
+        assert not [path for path in home.rglob("*") if "13912345678" in path.name or path.is_file()
+                    and b"13912345678" in path.read_bytes()]
+        lines = list(context_archive.export_archives())
+        assert context_archive.import_archives(lines, archive_dir=tmp_path / "there") == (2, 0)
+        assert context_archive.import_archives(lines, archive_dir=tmp_path / "there") == (0, 2)
+
+    def test_a_summary_that_could_not_be_read_again_is_refused_whole(self, home):
+        with pytest.raises(OSError, match="summary"):
+            archived("长" * context_archive.MAX_META_BYTES)
+        assert list(home.rglob("ctx_*")) == []
+
+    @pytest.mark.parametrize("messages", ["abc", {}, None, [], [1], [{"index": 0}]])
+    def test_a_line_without_its_messages_is_not_imported(self, messages, tmp_path):
+        archived("x")
+        (line,) = map(json.loads, context_archive.export_archives())
+        with pytest.raises(context_archive.ArchiveError, match="1"):
+            context_archive.import_archives([json.dumps(dict(line, messages=messages)).encode()],
+                                            archive_dir=tmp_path / "there")
+        assert list(tmp_path.glob("there/*/ctx_*")) == []
 
     def test_injected_memories_are_not_archived(self):
         turn = {"role": "user", "content": "<relevant-memories>…</relevant-memories> 问", "_raw_content": "问"}
@@ -3518,6 +3571,24 @@ class TestArchives:
         path.write_text(json.dumps(meta), encoding="utf-8")
         size = sum(os.path.getsize(new["messages_path"][:end]) for end in (-1, None))
         assert [row["archive_ref"] for row in context_archive.prune_archives(keep_bytes=size)] == [old["archive_ref"]]
+
+    def test_what_an_earlier_day_brings_is_numbered_before_the_rest(self, monkeypatch):
+        newest = archived("今天的网格")
+        assert refs(search("网格")) == refs([newest])
+
+        class Earlier(datetime.datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.datetime.now(tz) - datetime.timedelta(days=400)
+        monkeypatch.setattr(context_archive, "datetime", Earlier)
+        older = [archived("从前的网格"), archived("更多网格")]
+        assert refs(search("网格")) == refs(context_archive.list_archives()) == refs([newest, *older[::-1]])
+
+    @pytest.mark.parametrize("text, role, codes", [
+        ("本金100000，看 000001.SH 和中证500(000905)", "user", []), ("max_tokens 128000", "assistant", []),
+        ("看看 601012", "user", ["601012"]), ("隆基绿能 601012", "assistant", ["601012"]), ("隆基绿能", "user", ["601012"])])
+    def test_amounts_and_indexes_are_no_stock_of_an_archive(self, text, role, codes):
+        assert context_archive.extract_archive_terms([{"role": role, "content": text}])["codes"] == codes
 
     def test_an_archive_that_goes_while_it_is_exported_leaves_no_empty_copy(self):
         for name in "ab":
@@ -3650,7 +3721,25 @@ class TestArchiveCommandLine:
         missing = archive_run(home, "show", "archive://s/ctx_1")
         assert (missing.code, missing.out) == (1, b"") and "archive://s/ctx_1" in missing.err.decode()
         assert archive_run(home, "nonsense").code == 2
-        assert archive_run(home, "prune", "--older-than", "soon").code == 2
+        assert archive_run(home, "prune", "--older-than", "soon").code == archive_run(home, "prune").code == 2
+        nowhere = home.parent / "nowhere" / "x.jsonl"
+        assert archive_run(home, "export", str(nowhere)).err.decode().endswith("'%s'\n" % nowhere)
+
+    @pytest.mark.skipif(os.name == "nt", reason="no pipes and links there")
+    def test_an_export_into_a_pipe_or_a_link_leaves_it_one(self, home, tmp_path):
+        archived("x")
+        pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+        os.mkfifo(str(pipe))
+        link.symlink_to(target)
+        with open(os.open(str(pipe), os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+            assert archive_run(home, "export", str(pipe)).code == archive_run(home, "export", str(link)).code == 0
+            assert stat.S_ISFIFO(os.lstat(str(pipe)).st_mode) and link.is_symlink()
+            assert reader.read() == target.read_bytes() != b""
+
+    def test_a_tilde_is_the_home_folder(self, home):
+        archived("x")
+        listed = archive_run(home.parent / "other", "--home=~/" + home.name, "list", "--format", "jsonl", HOME=str(home.parent))
+        assert json.loads(listed.out)["summary"] == "x"
 
     def test_prune_shows_first_and_deletes_with_yes(self, home):
         metas = [archived("第%d份" % n) for n in range(3)]
