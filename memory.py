@@ -1820,10 +1820,12 @@ def _owner() -> str:
 def _is_lost(owner: str, held_s: float) -> bool:
     """True when who took an entry so many seconds ago has ended without giving it back, or has had it for ten minutes."""
     host, pid, start, thread = owner.split("|")
-    mine = _owner().split("|")
-    if abs(held_s) >= OWNER_LOST_S or host != mine[0]:  # of another machine, as without /proc, only the time tells
-        return abs(held_s) >= OWNER_LOST_S
-    if [pid, start] == mine[1:3]:
+    here, my_pid, my_start, _ = _owner().split("|")
+    if abs(held_s) >= OWNER_LOST_S:
+        return True
+    if host != here:  # of another machine, as without /proc, only the time tells
+        return False
+    if (pid, start) == (my_pid, my_start):
         return int(thread) not in {t.ident for t in threading.enumerate()}
     return _process_start(int(pid)) not in ("", start)
 
@@ -1840,11 +1842,6 @@ def _importable(line) -> dict:
     text = context_archive.clean_text(meta if isinstance(meta, str) else context_archive.safe_json(meta))
     return dict(row, id=value["id"], codes=join_codes(value.get("codes")), confidence=finite(value.get("confidence")),
                 metadata=context_archive.mask_secrets(text))
-
-
-def _imported_as(row: dict) -> tuple:
-    """Type, content and codes as an import would write them: by them a row is known again."""
-    return safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
 
 
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
@@ -2532,68 +2529,57 @@ class MemoryStore:
         when one of the same type, content and codes is there, of the same date or, unless superseded, alive; a known
         one that has been superseded meanwhile is so here, too.
         """
-        rows, outcome, new_ids, fresh = {}, {"added": [], "known": [], "over_cap": 0, "damaged": []}, {}, {}
+        given, damaged, new_ids, fresh = {}, [], {}, {}
         for number, line in enumerate(lines, 1):
-            try:
-                row = _importable(line) if line.strip() else {}
-            except (ValueError, RecursionError, MemoryStoreError) as error:
-                outcome["damaged"].append((number, safe_line(error)[:ERROR_CHARS]))
-            else:
-                rows.update({(row["id"], _imported_as(row), row["created_at"]): row} if row else {})
+            if line.strip():
+                try:
+                    row = _importable(line)
+                    given[row["id"], _identity(row), row["created_at"]] = row
+                except (ValueError, RecursionError, MemoryStoreError) as error:
+                    damaged.append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
-            rows = list(rows.values())
-            here, superseded = self._already_here(rows), self._snapshot().superseded
-            fitting = self._fitting([row for row, known in zip(rows, here) if not known])
-            for number, (row, known) in enumerate(zip(rows, here)):
-                if context_archive.progress and number % 100 == 0:
-                    context_archive.progress(number, len(rows))
+            rows, superseded = self._recognised(given.values()), self._snapshot().superseded
+            fitting = self._fitting([row for row, known in rows if not known])
+            for row, known in rows:
                 if known:
-                    outcome["known"].append(known["id"])
                     new_ids[row["id"]] = known["id"]
                 elif row["id"] in fitting:
                     new_ids[row["id"]] = id = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
                     fresh[id] = parse_metadata(row["metadata"])
             conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh.items() if meta])
-            for row, known in zip(rows, here):
-                meta = parse_metadata(row["metadata"])
-                if known and known["id"] not in superseded and new_ids.get(meta.get("superseded_by")):
-                    self.supersede_memory(known["id"], new_ids[meta["superseded_by"]])
-            pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
-            outcome["added"] = list(fresh)
-            outcome["over_cap"] = pushed_out + here.count(None) - len(fresh)
-        return outcome
+            for row, known in rows:
+                successor = new_ids.get(parse_metadata(row["metadata"]).get("superseded_by")) if known else None
+                if successor and known["id"] not in superseded:
+                    self.supersede_memory(known["id"], successor)
+            pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row, _ in rows})
+        known = [known["id"] for _, known in rows if known]
+        return {"added": list(fresh), "known": known, "damaged": damaged,
+                "over_cap": pushed_out + len(rows) - len(known) - len(fresh)}
 
-    def _already_here(self, rows) -> list:
-        """For each row to import the row that it is here, None for a new one; no row here is two of them."""
-        there, dated = self._snapshot(), {}
+    def _recognised(self, rows) -> list:
+        """(row, the row that it is here or None) of each row to import; no row here is two of them."""
+        there, dated, alive, out = self._snapshot(), collections.defaultdict(list), {}, []
         for row in there.rows:
-            dated.setdefault((_imported_as(row), row["created_at"]), []).append(row)
-        alive = {_imported_as(row): row for row in reversed(there.standing)
-                 if self.clock() <= expiry(row["memory_type"], row["_time"])}
-        here = []
+            identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
+            dated[identity, row["created_at"]].append(row)
+            if row["id"] not in there.superseded and self.clock() <= expiry(row["memory_type"], row["_time"]):
+                alive.setdefault(identity, row)
         for row in rows:
-            same, is_over = dated.get((_imported_as(row), row["created_at"]), []), "superseded_by" in row["metadata"]
+            same, is_over = dated[_identity(row), row["created_at"]], "superseded_by" in row["metadata"]
             same.sort(key=lambda other: (other["id"] in there.superseded) != is_over)
-            here.append(same.pop(0) if same else None if is_over else alive.get(_imported_as(row)))
-        return here
+            out.append((row, same.pop(0) if same else None if is_over else alive.get(_identity(row))))
+        return out
 
     def _fitting(self, rows) -> set:
         """The ids of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
-        def age(row):
-            return "superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now)
-
-        there, now, fitting, times = self._snapshot(), self.clock(), set(), collections.defaultdict(list)
-        for row in there.standing:
-            times[row["memory_type"]].append(min(row["_time"] or 0.0, now))
-        over = collections.Counter(row["memory_type"] for row in there.superseded.values())
-        for row in sorted(reversed(rows), key=age):
-            is_over, stamp = age(row)
-            kind, standing = row["memory_type"], times[row["memory_type"]]
-            before = len(standing) + over[kind] if is_over else sum(other >= -stamp for other in standing)
-            if before < memory_type_of(kind).cap:
+        there, now, counts, fitting = self._snapshot(), self.clock(), collections.Counter(), set()
+        places = [(row["id"] in there.superseded, -min(row["_time"] or 0.0, now), row, False) for row in there.rows]
+        places += [("superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now), row, True)
+                   for row in reversed(rows)]
+        for *_, row, is_new in sorted(places, key=operator.itemgetter(0, 1)):
+            counts[row["memory_type"]] += 1
+            if is_new and counts[row["memory_type"]] <= memory_type_of(row["memory_type"]).cap:
                 fitting.add(row["id"])
-                over[kind] += is_over
-                standing += [] if is_over else [-stamp]
         return fitting
 
     # -- self-check --
