@@ -484,7 +484,6 @@ SEARCH_TRIGGERS = (
     " DELETE FROM agent_memory_search WHERE id = old.id; END")
 CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5(search_text, content='{terms}',"
                 " content_rowid='id', tokenize='unicode61')")
-TERMS_SQL = "SELECT sql FROM sqlite_master WHERE name = 'agent_memory_terms'"
 DROP_TERMS = "DROP TABLE agent_memory_terms"
 TOUCH_TERMS = "SELECT 1 FROM agent_memory_terms LIMIT 0"  # fails where this SQLite has no FTS5
 _INDEX = "INSERT INTO agent_memory_terms(rowid, search_text) VALUES (new.id, new.search_text);"
@@ -498,7 +497,7 @@ CREATE_TRIGGER = "CREATE TRIGGER IF NOT EXISTS "
 DROP_TRIGGER = 'DROP TRIGGER IF EXISTS "{name}"'
 FIND_MEMORY_TABLE = "SELECT type, sql FROM sqlite_master WHERE name = 'agent_memory'"
 FIND_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-FIND_TABLES_LIKE, FTS_TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE ?", ("CREATE VIRTUAL TABLE%fts5%",)
+FIND_FTS_TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%fts5%'"
 REBUILD_INDEX = 'INSERT INTO "{name}"("{name}") VALUES (\'rebuild\')'
 OPTIMIZE_TERMS = "INSERT INTO agent_memory_terms(agent_memory_terms) VALUES ('optimize')"
 CHECK_TERMS = "INSERT INTO agent_memory_terms(agent_memory_terms, rank) VALUES ('integrity-check', 1)"
@@ -522,7 +521,8 @@ TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) A
 # the oldest, and go at once.
 # SQLite reads no +0800: without its zone such a date is right to a day, which is enough here.
 DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
-                 " ORDER BY MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
+                 " ORDER BY id NOT IN ({first}),"
+                 " MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
 INSERT_MEMORY = ("INSERT INTO agent_memory(memory_type, content, codes, memory_level, source_ref, confidence, metadata,"
                  " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 INSERT_WITH_TERMS = INSERT_MEMORY.replace(") VALUES (", ", search_text) VALUES (?, ")
@@ -1791,6 +1791,11 @@ def public_row(row: dict) -> dict:
     return {key: value for key, value in row.items() if key in MEMORY_COLUMNS or key in ("_score", "_pipelines")}
 
 
+def _successor(meta: dict) -> int | None:
+    """The id of the row that replaced the one with this metadata, None when none did."""
+    return meta["superseded_by"] if isinstance(meta.get("superseded_by"), int) else None
+
+
 def successors(id: int, after: dict) -> list:
     """The ids of the rows that replaced a row, the newest last, from {id: its successor's}; once round in a circle."""
     chain, step = {}, after.get(id)
@@ -1850,8 +1855,8 @@ def _with_new_ids(meta: dict, new_ids: dict) -> str:
     for key in ("supersedes", "source_l1_ids"):
         if key in meta:
             out[key] = [new_ids.get(id, -abs(id)) for id in listed(meta, key, int)]
-    if isinstance(meta.get("superseded_by"), int):
-        out["superseded_by"] = new_ids.get(meta["superseded_by"], -abs(meta["superseded_by"]))
+    if _successor(meta) is not None:
+        out["superseded_by"] = new_ids.get(_successor(meta), -abs(_successor(meta)))
     return context_archive.safe_json(out)
 
 
@@ -1977,10 +1982,11 @@ class MemoryStore:
     def _prepare(self, conn) -> None:
         """Bring the schema up to date; note in this thread which table has the terms, and whether FTS5 indexes it."""
         local = self._local
-        found = conn.execute(GET_SCHEMA).fetchone() if self._works(conn, GET_SCHEMA) else None
-        *version, kind, terms = found["value"].split() if found else ("", "")
+        found = self._attempt(conn, GET_SCHEMA)
+        *version, kind, terms = found[0]["value"].split() if found else ("", "")
         known = version == [SCHEMA_VERSION, TERMS_VERSION]
-        local.terms, local.fts = terms if known else None, known and kind == "fts5" and self._works(conn, TOUCH_TERMS)
+        local.terms = terms if known else None
+        local.fts = known and kind == "fts5" and self._attempt(conn, TOUCH_TERMS) is not None
         if not local.fts:
             self._refuse_foreign_table(conn)
         if local.writable:
@@ -1995,15 +2001,14 @@ class MemoryStore:
                     self._complete_schema(conn)
 
     @staticmethod
-    def _works(conn, statement: str) -> bool:
-        """False when a table, a column or the module that the statement needs is missing."""
+    def _attempt(conn, statement: str, values=()) -> list | None:
+        """The rows of a statement, None when there is no such table or module (another program's file, no FTS5)."""
         try:
-            conn.execute(statement)
+            return conn.execute(statement, values).fetchall()
         except sqlite3.OperationalError as error:
             if "no such" not in str(error):
                 raise
-            return False
-        return True
+            return None
 
     @staticmethod
     def _columns(conn, table: str) -> set:
@@ -2031,18 +2036,19 @@ class MemoryStore:
         for statement in CREATE_TABLES + (() if is_ours else (CREATE_SEARCH,)):
             conn.execute(statement)
         create = CREATE_TERMS.format(terms=terms)
-        fts = self._works(conn, create) and self._works(conn, TOUCH_TERMS)
-        if fts and create.split("content=")[1] not in conn.execute(TERMS_SQL).fetchone()[0]:
-            conn.execute(DROP_TERMS)  # it was made for a table that another program has made anew since
-            conn.execute(create)
+        fts = None not in (self._attempt(conn, create), self._attempt(conn, TOUCH_TERMS))
         schema = " ".join((SCHEMA_VERSION, TERMS_VERSION, "fts5" if fts else "plain", terms))
         known = conn.execute(GET_SCHEMA).fetchone()
+        is_new = not known or known["value"] != schema
+        if fts and is_new:  # it may be one of a table that another program has made anew since
+            conn.execute(DROP_TERMS)
+            conn.execute(create)
         for trigger in EDIT_TRIGGER + (() if is_ours else SEARCH_TRIGGERS) + (TERMS_TRIGGERS if fts else ()):
             conn.execute(CREATE_TRIGGER + trigger.format(terms=terms))
         self._settle_triggers(conn, fts)
         if not is_ours:
             conn.execute(COMPLETE_SEARCH)
-        if not known or known["value"] != schema:
+        if is_new:
             if fts:  # before a trigger takes something out of an index that does not have it
                 conn.execute(REBUILD_INDEX.format(name="agent_memory_terms"))
             conn.execute(CLEAR_TERMS.format(terms=terms))  # the next snapshot fills them in
@@ -2052,7 +2058,7 @@ class MemoryStore:
     @staticmethod
     def _settle_triggers(conn, fts: bool) -> None:
         """Set aside the triggers that write to FTS5 tables, for without FTS5 each save fails; with it put them back."""
-        tables = [row["name"] for row in conn.execute(FIND_TABLES_LIKE, FTS_TABLES)]
+        tables = [row["name"] for row in conn.execute(FIND_FTS_TABLES)]
         there, kept = dict(conn.execute(FIND_TRIGGERS).fetchall()), conn.execute(KEPT_TRIGGERS).fetchall()
         if fts:
             for key, sql in kept:
@@ -2131,13 +2137,10 @@ class MemoryStore:
     def _make_room(self, conn, memory_type: str, new_id: int = 0) -> int:
         """How many rows of a type went because it is full: superseded ones first, then the oldest, not the new one."""
         count, _, chained = conn.execute(TYPE_FACTS, (None, None, memory_type)).fetchone()
-        over = count - memory_type_of(memory_type).cap
-        if over <= 0:
-            return 0
-        hidden = self._snapshot().superseded.values() if chained else ()
-        gone = [(row["id"],) for row in hidden if row["memory_type"] == memory_type][:over]
-        conn.executemany(DELETE_MEMORY, gone)
-        conn.execute(DELETE_OLDEST, (memory_type, new_id, utc_text(self.clock()), over - len(gone)))
+        over = max(count - memory_type_of(memory_type).cap, 0)
+        if over:
+            first = ",".join(map(str, self._snapshot().superseded if chained else ()))
+            conn.execute(DELETE_OLDEST.format(first=first), (memory_type, new_id, utc_text(self.clock()), over))
         return over
 
     def save_new_memory(self, memory_type: str, content: str, codes, *, supersedes: int = 0, **options) -> tuple:
@@ -2152,21 +2155,18 @@ class MemoryStore:
     def delete_memory(self, id: int) -> bool:
         """True when a memory was deleted, False when there is none of that id. Its words leave the file too."""
         with self.transaction() as conn:
-            self._close_gap(conn, id)
+            there = self._snapshot()
+            for row in there.rows if id in there.superseded else ():
+                # The middle of a chain goes: what it replaced is replaced by its successor, and does not come back.
+                if there.after[row["id"]] == id:
+                    meta = dict(row["_meta"], superseded_by=there.after[id])
+                    conn.execute(SET_METADATA, (context_archive.safe_json(meta), row["id"]))
             gone = conn.execute(DELETE_MEMORY, (id,)).rowcount > 0
             if gone and self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # the index would keep the words of deleted rows until it merges
         if gone and not conn.in_transaction:
             conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return gone
-
-    def _close_gap(self, conn, id: int) -> None:
-        """Before the middle of a chain goes: what it replaced is replaced by its successor, and does not come back."""
-        there = self._snapshot()
-        for row in there.rows if id in there.superseded else ():
-            if there.after[row["id"]] == id:
-                meta = dict(row["_meta"], superseded_by=there.after[id])
-                conn.execute(SET_METADATA, (context_archive.safe_json(meta), row["id"]))
 
     def supersede_memory(self, old_id: int, new_id: int) -> None:
         """Mark that a new memory replaces an old one, which is then neither recalled nor distilled, only traced."""
@@ -2187,16 +2187,16 @@ class MemoryStore:
         """
         if keep_days < 0:
             raise MemoryStoreError("not a number of days to keep: %r" % (keep_days,))
-        now = self.clock()
-        oldest = now - keep_days * DAY_S if keep_days > 0 else math.inf
+        now, gone = self.clock(), []
         with self.transaction() as conn:
             rows = self._snapshot().rows
-            gone = [(row["id"],) for row in rows if memory_type_of(row["memory_type"]).retention is not None and (
-                keep_days == 0 if row["_time"] is None else row["_time"] < oldest or now > expiry(row["memory_type"], row["_time"]))]
+            for row in rows:
+                days, stamp = memory_type_of(row["memory_type"]).retention, row["_time"]
+                if days is not None and (keep_days == 0 or stamp is not None and now > stamp + min(days, keep_days) * DAY_S):
+                    gone.append((row["id"],))
             conn.executemany(DELETE_MEMORY, gone)
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
-            first = utc_text(now - min(CANDIDATE_DAYS, keep_days) * DAY_S)
-            conn.execute(TRIM_CANDIDATES, (first, MAX_CANDIDATES))
+            conn.execute(TRIM_CANDIDATES, (utc_text(now - min(CANDIDATE_DAYS, keep_days) * DAY_S), MAX_CANDIDATES))
             if self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # a search in an index of one piece takes a third of the time
             conn.execute(PUT_STATE, ("last_prune", str(now)))
@@ -2231,7 +2231,7 @@ class MemoryStore:
             stamp, meta = parse_time(row["created_at"]), parse_metadata(row["metadata"])
             until = expiry(row["memory_type"], stamp) if memory_type_of(row["memory_type"]).section else -math.inf
             row.update(_terms=frozenset(row["search_text"].split()), _meta=meta, _time=stamp, _until=until)
-            after[row["id"]] = meta["superseded_by"] if isinstance(meta.get("superseded_by"), int) else None
+            after[row["id"]] = _successor(meta)
             rows.append(row)
         rows.sort(key=lambda row: (row["_time"] or 0.0, row["id"]), reverse=True)
         indexed = indexed or local.writable and self._fill_in_terms(conn)
@@ -2383,14 +2383,9 @@ class MemoryStore:
 
     def load_chat_logs(self, *, session_id: str | None = None, limit: int = 200) -> list:
         """The newest lines of one session or of all, in the order they were said; [] when there are none."""
-        rows = self._all("chat_log", NEWEST_CHAT, {
+        rows = self._attempt(self.get_db(), NEWEST_CHAT, {
             "raw": session_id, "key": session_key(session_id), "limit": min(max(limit, 0), sys.maxsize)})
-        return [dict(row) for row in reversed(rows)]
-
-    def _all(self, table: str, statement: str, values=()) -> list:
-        """The rows of a statement; [] in another program's read-only file, which has no such table."""
-        conn = self.get_db()
-        return conn.execute(statement, values).fetchall() if self._columns(conn, table) else []
+        return [dict(row) for row in reversed(rows or ())]
 
     # -- pending work --
 
@@ -2412,7 +2407,7 @@ class MemoryStore:
 
     def list_pending(self) -> list:
         """Every entry of the queue, oldest first, as Pending tuples."""
-        return [Pending(*row) for row in self._all("pending_summary", ALL_PENDING)]
+        return [Pending(*row) for row in self._attempt(self.get_db(), ALL_PENDING) or ()]
 
     def claim_pending(self, id: int) -> Pending | None:
         """The entry, now held by this thread; None when it is gone or another living owner holds it."""
@@ -2478,7 +2473,7 @@ class MemoryStore:
 
     def list_candidates(self) -> list:
         """Every candidate, oldest first, as dicts."""
-        return [dict(row) for row in self._all("memory_candidate", ALL_CANDIDATES)]
+        return [dict(row) for row in self._attempt(self.get_db(), ALL_CANDIDATES) or ()]
 
     def confirm_candidate(self, id: int) -> int:
         """The id of the memory that a candidate has become. Raises UnknownMemoryError."""
@@ -2548,8 +2543,8 @@ class MemoryStore:
                     fresh[id] = parse_metadata(row["metadata"])
             conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh.items() if meta])
             for row, known in rows:
-                successor = new_ids.get(parse_metadata(row["metadata"]).get("superseded_by")) if known else None
-                if successor and known["id"] not in superseded:
+                successor = new_ids.get(_successor(parse_metadata(row["metadata"])))
+                if known and known["id"] not in superseded and successor not in (None, known["id"]):
                     self.supersede_memory(known["id"], successor)
             pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row, _ in rows})
         known = [known["id"] for _, known in rows if known]
