@@ -1810,10 +1810,8 @@ def _process_start(pid: int) -> str:
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode("ascii")
-    except FileNotFoundError:
-        return "gone" if os.path.exists("/proc/self/stat") else ""
     except (OSError, IndexError):
-        return ""
+        return "gone" if os.path.exists("/proc/self/stat") else ""
 
 
 def _owner() -> str:
@@ -1823,7 +1821,7 @@ def _owner() -> str:
 
 
 def _is_lost(owner: str, held_s: float) -> bool:
-    """True when who took an entry so many seconds ago has ended without giving it back, or has had it for ten minutes."""
+    """True when who took an entry so many seconds ago has ended without giving it back, or took ten minutes."""
     host, pid, start, thread = owner.split("|")
     here, my_pid, my_start, _ = _owner().split("|")
     if abs(held_s) >= OWNER_LOST_S:
@@ -1992,8 +1990,8 @@ class MemoryStore:
         if local.writable:
             conn.execute("PRAGMA secure_delete = ON")
             conn.execute("PRAGMA synchronous = NORMAL")
-            # Any journal mode serves. WAL lets a recall go on while somebody writes; a network file system, or a process
-            # that is just creating the file, may refuse the change.
+            # Any journal mode serves. WAL lets a recall go on while somebody writes; a network file system, or a
+            # process that is just creating the file, may refuse the change.
             with contextlib.suppress(sqlite3.OperationalError):
                 conn.execute("PRAGMA journal_mode = WAL")
             if not local.fts:
@@ -2016,11 +2014,10 @@ class MemoryStore:
 
     def _refuse_foreign_table(self, conn) -> None:
         found, columns = conn.execute(FIND_MEMORY_TABLE).fetchone(), self._columns(conn, "agent_memory")
-        if found and (found["type"] != "table" or found["sql"].upper().startswith("CREATE VIRTUAL")):
-            raise ForeignTableError("agent_memory is a %s, not a plain table" % found["type"])
         missing = [column for column in FOUNDING_COLUMNS if column not in columns]
-        if found and missing:
-            raise ForeignTableError("agent_memory is not a memory table: it has no column " + ", ".join(missing))
+        if found and (missing or not found["sql"].startswith("CREATE TABLE")):
+            raise ForeignTableError("agent_memory is not a memory table but a %s without %s" % (
+                found["type"], ", ".join(missing) or "rows of its own"))
 
     def _complete_schema(self, conn) -> None:
         for table, columns in (("agent_memory", MEMORY_COLUMNS), ("chat_log", CHAT_COLUMNS)):
@@ -2046,8 +2043,6 @@ class MemoryStore:
         for trigger in EDIT_TRIGGER + (() if is_ours else SEARCH_TRIGGERS) + (TERMS_TRIGGERS if fts else ()):
             conn.execute(CREATE_TRIGGER + trigger.format(terms=terms))
         self._settle_triggers(conn, fts)
-        if not is_ours:
-            conn.execute(COMPLETE_SEARCH)
         if is_new:
             if fts:  # before a trigger takes something out of an index that does not have it
                 conn.execute(REBUILD_INDEX.format(name="agent_memory_terms"))
@@ -2104,7 +2099,7 @@ class MemoryStore:
     def save_memory(self, memory_type: str, content: str, codes="", *, memory_level: str | None = None,
                     source_ref: str = "", confidence: float = 1.0, metadata: dict | None = None,
                     supersedes: int = 0) -> int:
-        """The id of the stored row, 0 when the content is empty; the old id when a live row has type, content and codes.
+        """The id of the stored row, 0 for an empty content; the old id when a live row has type, content and codes.
 
         The host decides what is stored: nothing is judged, only made safe (one line, no control or invisible
         characters, secrets masked). `codes` is "300750,002594" or a list, '' for a rule that holds for every stock;
@@ -2192,7 +2187,8 @@ class MemoryStore:
             rows = self._snapshot().rows
             for row in rows:
                 days, stamp = memory_type_of(row["memory_type"]).retention, row["_time"]
-                if days is not None and (keep_days == 0 or stamp is not None and now > stamp + min(days, keep_days) * DAY_S):
+                age = 0 if stamp is None else now - stamp
+                if days is not None and (keep_days == 0 or age > min(days, keep_days) * DAY_S):
                     gone.append((row["id"],))
             conn.executemany(DELETE_MEMORY, gone)
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
@@ -2236,8 +2232,7 @@ class MemoryStore:
         rows.sort(key=lambda row: (row["_time"] or 0.0, row["id"]), reverse=True)
         indexed = indexed or local.writable and self._fill_in_terms(conn)
         # A successor that is gone hides nothing, and in a circle nobody hides anybody: no living rule is ever lost.
-        superseded = {row["id"]: row for row in reversed(rows)
-                      if after[row["id"]] in after and row["id"] not in successors(row["id"], after)}
+        superseded = {id for id, newer in after.items() if newer in after and id not in successors(id, after)}
         standing = [row for row in rows if row["id"] not in superseded]
         # What was read within a transaction is not kept: rolled back, it would look as if it were still there.
         key = None if conn.in_transaction else (version, conn.total_changes)
@@ -2284,7 +2279,7 @@ class MemoryStore:
 
     def get_memory_by_id(self, id: int) -> dict | None:
         """One row, None when there is none of that id."""
-        row = self._snapshot().by_id.get(id) if isinstance(id, int) else None
+        row = self._snapshot().by_id.get(id)
         return public_row(row) if row else None
 
     def _need(self, id) -> dict:
@@ -2295,7 +2290,7 @@ class MemoryStore:
 
     def get_recent_memories(self, *, memory_type: str | None = None, memory_level: str | None = None, since=None,
                             limit: int = 20, live: bool = False) -> list:
-        """The newest rows, newest first; `since` is a time as created_at holds it, live=True leaves out what is over."""
+        """The newest rows, newest first; `since` is a time like created_at, live=True leaves out what is over."""
         rows = self.live_memories() if live else self._snapshot().rows
         return self._first(rows, limit, memory_type=memory_type, memory_level=memory_level, since=since)
 
@@ -2425,7 +2420,7 @@ class MemoryStore:
             raise MemoryStoreError("pending entry #%s was dropped, or passed on after %d s" % (id, OWNER_LOST_S))
 
     def fail_pending(self, entry: Pending, error: str) -> None:
-        """Count a try that was due and failed, and say when the next one is; no try of what is somebody else's by now."""
+        """Count a try that was due and failed, unless somebody else has the entry by now, and set the next one."""
         now = self.clock()
         self.get_db().execute(FAIL_PENDING, {
             "now": now, "due": now + RETRY_AFTER_S[min(entry.tries, len(RETRY_AFTER_S) - 1)], "id": entry.id,
@@ -2580,7 +2575,7 @@ class MemoryStore:
     # -- self-check --
 
     def own_files(self, *, exposed: bool = False) -> list:
-        """The paths of home, database and archives, no links; with exposed=True those that other users may read or write."""
+        """The paths of home, database and archives, no links; exposed=True: those open to other users."""
         paths = [self.home] + [self.db_path + ending for ending in ("", "-wal", "-shm")]
         for folder, _, names in os.walk(self.archive_dir):
             paths += [folder] + [os.path.join(folder, name) for name in names]
@@ -2625,9 +2620,8 @@ class MemoryStore:
             os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
         if os.path.exists(self.db_path):
             with self.transaction() as conn:
-                if self._local.fts:
-                    conn.execute(REBUILD_INDEX.format(name="agent_memory_terms"))
-                conn.execute(CLEAR_TERMS.format(terms=self._local.terms))
+                conn.execute(PUT_STATE, ("schema", ""))  # then all that is derived is made anew
+                self._complete_schema(conn)
             self.init_db()
 
 
