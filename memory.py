@@ -1849,13 +1849,11 @@ def _importable(line) -> dict:
 
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
     """Metadata whose references follow the rows; one to a row that stayed away turns negative and names nothing."""
-    out = dict(meta)
-    for key in ("supersedes", "source_l1_ids"):
-        if key in meta:
-            out[key] = [new_ids.get(id, -abs(id)) for id in listed(meta, key, int)]
+    ids = {key: listed(meta, key, int) for key in ("supersedes", "source_l1_ids") if key in meta}
+    out = {key: [new_ids.get(id, -abs(id)) for id in ids[key]] for key in ids}
     if _successor(meta) is not None:
         out["superseded_by"] = new_ids.get(_successor(meta), -abs(_successor(meta)))
-    return context_archive.safe_json(out)
+    return context_archive.safe_json({**meta, **out})
 
 
 class MemoryStore:
@@ -2324,7 +2322,8 @@ class MemoryStore:
         return self._first(sorted(found, key=lambda row: ranks[row["id"]]), limit)
 
     def search_memory_hybrid(self, *, query_text: str, codes=None, keywords=None, limit: int = HYBRID_LIMIT,
-                             decay_half_life_days: float = DEFAULT_HALF_LIFE_DAYS, strict_code_scope: bool = False) -> list:
+                             decay_half_life_days: float = DEFAULT_HALF_LIFE_DAYS,
+                             strict_code_scope: bool = False) -> list:
         """Live rows by terms, code and keyword, best first, each with _score and _pipelines; [] when nothing fits.
 
         `_pipelines` says by which terms, codes and keywords. strict_code_scope leaves out rows of other codes only.
@@ -2333,7 +2332,7 @@ class MemoryStore:
         rows = [row for row in self.live_memories() if not strict_code_scope or in_scope(row["codes"], codes)]
         return [public_row(hit) for hit in self.rank(rows, query_text, codes, keywords, limit, decay_half_life_days)]
 
-    def rank(self, rows, text, codes, keywords, limit=HYBRID_LIMIT, half_life_days=DEFAULT_HALF_LIFE_DAYS) -> list:
+    def rank(self, rows, text, codes, keywords, limit, half_life_days=DEFAULT_HALF_LIFE_DAYS) -> list:
         """The hits among rows that were just read from this store, best first, with the store's private notes."""
         known = {name: memory_type_of(name).half_life for name in {row["memory_type"] for row in rows}}
         half_lives = {name: half_life_days if days == DEFAULT_HALF_LIFE_DAYS else days for name, days in known.items()}
@@ -2358,7 +2357,8 @@ class MemoryStore:
         """What trace_memory says of a row, without its sources."""
         by_id, newer = self._snapshot().by_id, successors(row["id"], self._snapshot().after)
         kind, _, session = row["source_ref"].partition(":")
-        return {"row": public_row(row), "state": self.row_state(row), "evidence": listed(row["_meta"], "evidence", dict),
+        return {"row": public_row(row), "state": self.row_state(row),
+                "evidence": listed(row["_meta"], "evidence", dict),
                 "chat_log": self.load_chat_logs(session_id=session) if kind == "chat_log" and session else [],
                 "supersedes": [public_row(by_id[old]) if old in by_id else {"id": old, "content": ""}
                                for old in listed(row["_meta"], "supersedes", int)],
