@@ -497,7 +497,7 @@ CREATE_TRIGGER = "CREATE TRIGGER IF NOT EXISTS "
 DROP_TRIGGER = 'DROP TRIGGER IF EXISTS "{name}"'
 FIND_MEMORY_TABLE = "SELECT type, sql FROM sqlite_master WHERE name = 'agent_memory'"
 FIND_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-FIND_FTS_TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%fts5%'"
+FIND_FTS_TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE '%VIRTUAL TABLE%fts5%'"
 REBUILD_INDEX = 'INSERT INTO "{name}"("{name}") VALUES (\'rebuild\')'
 OPTIMIZE_TERMS = "INSERT INTO agent_memory_terms(agent_memory_terms) VALUES ('optimize')"
 CHECK_TERMS = "INSERT INTO agent_memory_terms(agent_memory_terms, rank) VALUES ('integrity-check', 1)"
