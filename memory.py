@@ -517,9 +517,9 @@ MATCH_TERMS = "SELECT rowid, bm25(agent_memory_terms) FROM agent_memory_terms WH
 # How many rows of a type there are, how many of them are the same, and how many may be superseded.
 TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) AS same,"
               " TOTAL(metadata LIKE '%superseded_by%') FROM agent_memory WHERE memory_type = ?")
-# A date in the future counts as now: after a clock that ran ahead was set right, the rows saved since would else be
-# the oldest, and go at once.
-# SQLite reads no +0800: without its zone such a date is right to a day, which is enough here.
+# The rows of the ids {first} go before all others. A date in the future counts as now: after a clock that ran ahead was
+# set right, the rows saved since would else be the oldest, and go at once. SQLite reads no +0800: without its zone such
+# a date is right to a day, which is enough here.
 DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
                  " ORDER BY id NOT IN ({first}),"
                  " MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
@@ -1810,8 +1810,10 @@ def _process_start(pid: int) -> str:
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode("ascii")
-    except (OSError, IndexError):
+    except FileNotFoundError:
         return "gone" if os.path.exists("/proc/self/stat") else ""
+    except (OSError, IndexError):
+        return ""
 
 
 def _owner() -> str:
@@ -1849,11 +1851,13 @@ def _importable(line) -> dict:
 
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
     """Metadata whose references follow the rows; one to a row that stayed away turns negative and names nothing."""
-    ids = {key: listed(meta, key, int) for key in ("supersedes", "source_l1_ids") if key in meta}
-    out = {key: [new_ids.get(id, -abs(id)) for id in ids[key]] for key in ids}
+    out = dict(meta)
+    for key in ("supersedes", "source_l1_ids"):
+        if key in meta:
+            out[key] = [new_ids.get(id, -abs(id)) for id in listed(meta, key, int)]
     if _successor(meta) is not None:
         out["superseded_by"] = new_ids.get(_successor(meta), -abs(_successor(meta)))
-    return context_archive.safe_json({**meta, **out})
+    return context_archive.safe_json(out)
 
 
 class MemoryStore:
@@ -2277,7 +2281,7 @@ class MemoryStore:
 
     def get_memory_by_id(self, id: int) -> dict | None:
         """One row, None when there is none of that id."""
-        row = self._snapshot().by_id.get(id)
+        row = self._snapshot().by_id.get(id) if isinstance(id, int) else None
         return public_row(row) if row else None
 
     def _need(self, id) -> dict:
