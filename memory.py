@@ -37,6 +37,7 @@ import atexit
 import collections
 import contextlib
 import functools
+import io
 import itertools
 import json
 import math
@@ -3552,8 +3553,10 @@ id:编号 memory_type:类型 memory_level:层 state:状态 codes:代码 date:日
 source_ref:来源 kind:种类 session_id:会话 tries:次数 owner:处理者 last_error:上次错误 text:文字 code:代码 name:名称 result:结果
 path:路径 rows:行数 problem:问题 files:文件 bytes:字节 writable:可写 journal_mode:日志模式 pending:待处理 candidates:候选
 archives:份数 summary:摘要 duplicates:去重 milliseconds:毫秒 note:说明""".split())
-STATE_WORDS = {"live": "有效", "superseded": "已被取代", "expired": "已过期", "mark": "标记"}
-YES_NO = {"True": "是", "False": "否"}
+VALUES = {"live": "有效", "superseded": "已被取代", "expired": "已过期", "mark": "标记", "True": "是", "False": "否"}
+# On a terminal: bold headings (of a table, of a context), cyan ids, red what was refused or needs a hand.
+PAINTED = Pattern(r"(?m)(\A(?:%s)  .*|^# .*)|(^\d+(?=  )|(?<!\S)#\d+)|(^(?:拒绝|  !) .*)" % "|".join(HEADINGS.values()))
+PAINTS = ("1", "36", "31")
 OUTCOME_WORDS = {"stored": "已存", "duplicates": "重复", "refused": "拒绝", "candidates": "候选", "pending": "待处理"}
 NO_MODEL = ("没有配置模型：请设置 WYCKOFF_LLM_BASE_URL、WYCKOFF_LLM_API_KEY、WYCKOFF_LLM_MODEL（或 OPENAI_BASE_URL、"
             "OPENAI_API_KEY、OPENAI_MODEL）；没有模型时 summarize 可加 --offline 按规则提取")
@@ -3584,7 +3587,7 @@ def _trace_text(trace: dict) -> str:
                 for quote in source["evidence"]]
     row, chat, stamp = trace["row"], trace["chat_log"], parse_time(trace["row"]["created_at"])
     when = "时间不明" if stamp is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stamp))
-    facts = (row["memory_level"], STATE_WORDS[trace["state"]], row["codes"], when, "置信度 %s" % row["confidence"],
+    facts = (row["memory_level"], VALUES[trace["state"]], row["codes"], when, "置信度 %s" % row["confidence"],
              row["source_ref"] and "来源 " + row["source_ref"])
     talk = [("… 前面另有 %d 行" % (len(chat) - TRACED_CHAT_LINES), ())] if len(chat) > TRACED_CHAT_LINES else []
     talk += [("[%s] %s" % (line["role"], line["content"]), ()) for line in chat[-TRACED_CHAT_LINES:]]
@@ -3607,6 +3610,8 @@ def _model():
     provider = provider_from_env()
     if provider is None:
         raise MemoryStoreError(NO_MODEL)
+    if sys.stderr.isatty():
+        print("等待模型…", file=sys.stderr)
     return provider
 
 
@@ -3677,13 +3682,13 @@ def _mcp_reply(store, tools: dict, line: bytes) -> dict | None:
     """The reply to one line, None for a notification and for an answer of the client."""
     fields = id = None
     with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(line.decode("utf-8"))
+        fields = json.loads(line)
     answer = (-32700, "parse error") if fields is None else (-32600, "invalid request")
     if isinstance(fields, dict):
-        id, method, params = fields.get("id"), fields.get("method"), fields.get("params", {})
-        if "id" not in fields and method or "method" not in fields and {"result", "error"} & fields.keys():
+        if "id" not in fields or {"result", "error"} & fields.keys():
             return None
-        id = id if type(id) in (str, int) else None
+        method, params = fields.get("method"), fields.get("params", {})
+        id = fields["id"] if type(fields["id"]) in (str, int) else None
         if fields.get("jsonrpc") == "2.0" and isinstance(method, str) and id is not None:
             answer = _mcp_answer(store, tools, method, params) if isinstance(params, dict) else (-32602, "bad params")
     if isinstance(answer, tuple):
@@ -3793,16 +3798,15 @@ def _cmd_refresh(store, args):
 
 
 def _cmd_pending(store, args):
-    def progress(entry, outcome):
-        if sys.stderr.isatty():
-            print("#%d %s" % (entry.id, outcome if isinstance(outcome, Exception) else "完成"), file=sys.stderr)
     if args.drop is not None:
         store.drop_pending(args.drop)
         return {"dropped": args.drop}, "已丢弃 #{dropped}"
     if not args.run:
         rows = [dict(entry._asdict(), payload=None) for entry in store.list_pending()]
         return rows, "id kind session_id date tries owner last_error"
-    done = run_pending(_model(), store=store, by_hand=True, progress=progress)
+    total, counted = len(store.list_pending()), itertools.count(1)
+    done = run_pending(_model(), store=store, by_hand=True,
+                       progress=lambda entry, outcome: context_archive.show_progress(next(counted), total))
     left = ["#%d %s" % (entry.id, entry.last_error) for entry in store.list_pending()]
     lines = ["完成 %d 项，还剩 %d 项" % (done, len(left))] + left
     return {"done": done, "left": left}, lambda _: "\n".join(lines), bool(left)
@@ -3842,7 +3846,7 @@ def _cmd_doctor(store, args):
             report[name] = facts = {"problems": [], **(look(store) or {})}
         except COMMAND_ERRORS as error:
             report[name] = facts = {"problems": [safe_line(error)]}
-        seen = ["%s %s" % (HEADINGS.get(key, key), YES_NO.get(str(value), str(value).strip("{}").replace("'", "")))
+        seen = ["%s %s" % (HEADINGS.get(key, key), VALUES.get(str(value), str(value).strip("{}").replace("'", "")))
                 for key, value in facts.items() if not key.startswith("problem") and value not in ({}, "")]
         lines += [name + "：" + ("，".join(seen) or "—")] + ["  ! " + problem for problem in facts["problems"]]
     return report, lambda _: "\n".join(lines), any(facts["problems"] for facts in report.values())
@@ -3885,14 +3889,15 @@ ARGUMENTS = {
     "id": {"metavar": "编号", "type": int}, "file": {"metavar": "文件", "help": "- 为标准输入"},
     "[file]": {"metavar": "文件", "nargs": "?", "default": "-", "help": "不写为标准输出"},
     "type": {"choices": [name for name, kind in MEMORY_TYPES.items() if kind.section]},
-    "--type": {"choices": list(MEMORY_TYPES)}, "--level": {"choices": ("L1", "L2", "L3")},
+    "--type": {"choices": list(MEMORY_TYPES), "metavar": "类型", "help": "%(choices)s"},
+    "--level": {"choices": ("L1", "L2", "L3")},
     "--since": {"type": _since, "metavar": "时间", "help": "7d、12h 或 2026-11-01"},
     "--all": {"action": "store_true", "help": "也列出已被取代的、过期的和标记"},
     "-n/--number": {"metavar": "N", "type": int, "default": 20, "help": "最多几条（默认 %(default)s）"},
     "--explain": {"action": "store_true", "help": "也显示依据，和没有带上的与原因"},
     "--session-id": {"default": ""}, "--offline": {"action": "store_true", "help": "不用模型，只按规则"},
     "--run": {"action": "store_true", "help": "现在做完"}, "--drop": {"type": int, "metavar": "编号", "help": "丢弃一项"},
-    "--keep-days": {"type": int, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 90；0 只留偏好和画像"},
+    "--keep-days": {"type": int, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 %(default)s；0 只留偏好和画像"},
     "--import": {"dest": "source", "metavar": "文件", "help": "CSV 或 JSON 名单"},
     "--fix": {"action": "store_true", "help": "修复权限、检索词和索引"},
     "--allow-write": {"action": "store_true", "help": "允许 add_memory"},
@@ -3958,15 +3963,25 @@ def _parse(argv):
     return args
 
 
+def _painted(text: str) -> str:
+    """The text, with colours on a terminal: last of all, because an escape takes no columns. Not with NO_COLOR."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("", "dumb"):
+        return text
+    return PAINTED.sub(lambda found: "\x1b[%sm%s\x1b[0m" % (PAINTS[found.lastindex - 1], found.group()), text)
+
+
 def _show(found, text, form: str = "table") -> None:
     """Print a dict as a sentence and rows as a table (see the verbs), or either as JSON."""
-    if isinstance(found, dict):
-        sentence = form == "table" and (text(found) if callable(text) else text.format_map(found))
-        return print(sentence) if sentence else context_archive.print_records([found], "jsonl", [])
-    if form == "table":
-        found = [dict(row, date=local_date(row) if "created_at" in row else row.get("date"),
-                      state=STATE_WORDS.get(row.get("state"))) for row in found]
-    context_archive.print_records(found, form, [(key, HEADINGS[key]) for key in text.split()])
+    single = isinstance(found, dict)
+    if form != "table":
+        return context_archive.print_records([found] if single else found, "jsonl" if single else form, [])
+    if single:
+        return print(_painted(text(found) if callable(text) else text.format_map(found)))
+    rows = [dict(row, date=local_date(row) if "created_at" in row else row.get("date"),
+                 state=VALUES.get(row.get("state"))) for row in found]
+    with contextlib.redirect_stdout(io.StringIO()) as table:
+        context_archive.print_records(rows, form, [(key, HEADINGS[key]) for key in text.split()])
+    print(_painted(table.getvalue()), end="")
 
 
 def _run(argv) -> int:
