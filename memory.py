@@ -3901,7 +3901,8 @@ ARGUMENTS = {
     "--all": {"action": "store_true", "help": "也列出已被取代的、过期的和标记"},
     "-n/--number": {"metavar": "N", "type": int, "default": 20, "help": "最多几条（默认 %(default)s）"},
     "--explain": {"action": "store_true", "help": "也显示依据，和没有带上的与原因"},
-    "--session-id": {"default": ""}, "--offline": {"action": "store_true", "help": "不用模型，只按规则"},
+    "--session-id": {"default": "", "metavar": "会话", "help": "这段对话的会话编号，trace 由它找到聊天记录"},
+    "--offline": {"action": "store_true", "help": "不用模型，只按规则"},
     "--run": {"action": "store_true", "help": "现在做完"}, "--drop": {"type": int, "metavar": "编号", "help": "丢弃一项"},
     "--keep-days": {"type": int, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 %(default)s；0 只留偏好和画像"},
     "--import": {"dest": "source", "metavar": "文件", "help": "CSV 或 JSON 名单"},
@@ -3933,7 +3934,7 @@ VERBS = (
     ("export", _cmd_export, "导出记忆为 JSON lines", "memories.jsonl", "[file]"),
     ("import", _cmd_import, "导入记忆，已有的跳过", "memories.jsonl", "file"),
     ("stocks", _cmd_stocks, "股票名单；文字识别成哪些股票、为什么", "中国平安银行怎么看", "[text] --import"),
-    ("doctor", _cmd_doctor, "检查", "--fix", "--fix"),
+    ("doctor", _cmd_doctor, "检查数据库、文件、名单和模型设置", "--fix", "--fix"),
     ("mcp", _cmd_mcp, "作为 MCP 服务器（标准输入输出）", "", "--allow-write"),
     ("demo", _cmd_demo, "在临时目录里演示全过程", "", ""),
 )
