@@ -3656,10 +3656,10 @@ def _mcp_reply(store, tools: dict, line: bytes) -> dict | None:
         fields = json.loads(line)
     answer = (-32700, "parse error") if fields is None else (-32600, "invalid request")
     if isinstance(fields, dict):
-        if "id" not in fields or {"result", "error"} & fields.keys():
+        id, method, params = fields.get("id"), fields.get("method"), fields.get("params", {})
+        if "id" not in fields and method or {"result", "error"} & fields.keys():
             return None
-        method, params = fields.get("method"), fields.get("params", {})
-        id = fields["id"] if type(fields["id"]) in (str, int) else None
+        id = id if type(id) in (str, int) else None
         if fields.get("jsonrpc") == "2.0" and isinstance(method, str) and id is not None:
             answer = _mcp_answer(store, tools, method, params) if isinstance(params, dict) else (-32602, "bad params")
     if isinstance(answer, tuple):
