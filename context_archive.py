@@ -875,7 +875,7 @@ def print_table(rows: list, columns: list) -> None:
         texts = (value if isinstance(value, list) else [] if value is None else [value] for value in values)
         lines.append([one_line(",".join(map(str, text)), TABLE_CELL_CHARS) for text in texts])
     widths = [max(map(display_width, column)) for column in zip(*lines)]
-    room = shutil.get_terminal_size((100, 24)).columns - 2 * (len(columns) - 1)
+    room = (shutil.get_terminal_size((100, 24)).columns or 100) - 2 * (len(columns) - 1)
     while sum(widths) > room and max(widths[1:], default=0) > 4:  # the first column names the row: it is never cut
         widths[widths.index(max(widths[1:]), 1)] -= 1
     for line in lines:
