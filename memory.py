@@ -1414,21 +1414,18 @@ def parse_time(created_at: str):
     """Seconds since 1970 of a time, with T or space, fraction, zone (none is UTC); None when it is no time."""
     try:
         seconds = (datetime.fromisoformat(created_at[:19]) - _EPOCH).total_seconds()
-    except (TypeError, ValueError):
+        if len(created_at) <= 19:
+            return seconds
+        fraction, sign, hours, minutes = _STAMP_END.match(created_at, 19).groups("0")
+    except (TypeError, ValueError, AttributeError):  # the last one: no match
         return None
-    if len(created_at) <= 19:
-        return seconds
-    found = _STAMP_END.match(created_at, 19)
-    if not found:
-        return None
-    fraction, sign, hours, minutes = found.groups("0")
     return seconds + float("0." + fraction) - int(sign + hours) * 3600 - int(sign + minutes) * 60
 
 
-def need_time(since):
-    """Epoch seconds of a time given as created_at holds it or as a datetime, None for None. Raises MemoryStoreError."""
-    stamp = None if since is None else parse_time(str(since))
-    if since is not None and stamp is None:
+def need_time(since) -> float:
+    """Epoch seconds of a time given as created_at holds it or as a datetime. Raises MemoryStoreError."""
+    stamp = parse_time(str(since))
+    if stamp is None:
         raise MemoryStoreError("not a time: %r (wanted: YYYY-MM-DD HH:MM:SS)" % (since,))
     return stamp
 
@@ -3441,27 +3438,19 @@ def memory_line(row: dict, limit: int, note: bool) -> str:
     return line + SOURCE_NOTE.format(id=row["id"], date=local_date(row) or "?", source=source)
 
 
-def _common_limit(lengths: list, room: int) -> int:
-    """The length to which the longest are to be cut so that all of them fit into so many characters."""
-    for position, length in enumerate(sorted(lengths)):
-        share = room // (len(lengths) - position)
-        if length > share:
-            return share
-        room -= length
-    return sys.maxsize
-
-
 def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dict:
     """{section: lines} of the first rows of each section, with the headings at most so many characters in all."""
     budget, profile, laid = max_total_chars - len(CONTEXT_INTRO) - 1, found["profile"], {}
     # Beside others the profile may take half: six long preferences are shortened, not the rule that was asked for.
     alone = not (found["playbook"] or found["history"] or found["archive"])
     room = (budget if alone else max_total_chars // 2) - len(SECTIONS["profile"]) - 1
-    room -= sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile)
-    shortened = max(MIN_LINE_CHARS, _common_limit([len(shown(row["content"])) for row in profile], room))
+    room = max(room - sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile), 0)
+    lengths, shortened = [len(shown(row["content"])) for row in profile], max_chars_per_memory
+    while shortened > MIN_LINE_CHARS and (over := sum([min(length, shortened) for length in lengths]) - room) > 0:
+        shortened = max(shortened - max(over // len(lengths), 1), MIN_LINE_CHARS)
     for section, heading in SECTIONS.items():
         laid[section], cost, is_profile = [], len(heading) + 1, section == "profile"
-        limit = min(max_chars_per_memory, shortened) if is_profile else max_chars_per_memory
+        limit = shortened if is_profile else max_chars_per_memory
         for row in found[section]:
             line = neutral(row["content"]) if section == "archive" else memory_line(row, limit, not is_profile)
             cost += len(line) + 1
@@ -3484,8 +3473,7 @@ def build_memory_context(user_message: str, *, max_chars_per_memory: int = MAX_M
     return "\n".join([CONTEXT_OPEN, CONTEXT_INTRO] + lines + [CONTEXT_CLOSE]) if lines else ""
 
 
-def explain_context(user_message: str, *, store=None, max_chars_per_memory: int = MAX_MEMORY_LINE_CHARS,
-                    max_total_chars: int = MAX_CONTEXT_CHARS) -> list:
+def explain_context(user_message: str, *, store=None) -> list:
     """Every line of build_memory_context, then every row it leaves out, as {id, section, score, why, content}.
 
     section is '' for what is left out; why is the reason, or what found the row. score is None without a search.
@@ -3493,7 +3481,7 @@ def explain_context(user_message: str, *, store=None, max_chars_per_memory: int 
     store, codes = store or _default, resolve_stock_codes(safe_line(user_message))
     found, out = recall(user_message, store=store), []
     left_out, known = [(hit, "limit") for hit in found["limit"]], {r["id"] for rows in found.values() for r in rows}
-    for section, lines in lay_out(found, max_chars_per_memory, max_total_chars).items():
+    for section, lines in lay_out(found, MAX_MEMORY_LINE_CHARS, MAX_CONTEXT_CHARS).items():
         for row, line in zip(found[section], lines):
             why = "；".join("%s %s" % (PIPELINE_WORDS[name], " ".join(words[:MAX_KEYWORDS]))
                            for name, words in row.get("_pipelines", {}).items() if words)
