@@ -3373,41 +3373,26 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
 def _archive_thread(pid: int):
     """The queue of the daemon thread of this process that asks the archives, and stays with what it has open."""
     def work():
-        for question, answers in iter(questions.get, None):
+        for answer, question in iter(questions.get, None):
             try:
-                answers.put(question())
+                answer.put(question())
             except Exception:  # costs the archive lines of this turn only
                 _warn("the archives cannot be searched", exc_info=True)
-                answers.put([])
+                answer.put([])
     questions = queue.SimpleQueue()
     threading.Thread(target=work, name="memory-archives", daemon=True).start()
     return questions
 
 
-def _ask_archives(question):
-    """A function that gives the answer, [] when it is late: a slow archive costs its line, never the turn."""
-    def collect() -> list:
-        try:
-            return answers.get(timeout=ARCHIVE_DEADLINE_S)
-        except queue.Empty:
-            _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
-            _archive_thread.cache_clear()  # it hangs on a dead drive or a pipe: the next question gets another
-            return []
-    answers = queue.SimpleQueue()
-    try:
-        _archive_thread(os.getpid()).put((question, answers))
-    except RuntimeError:  # the interpreter is ending, no thread starts any more
-        return list
-    return collect
-
-
 def recall(user_message: str, *, store=None) -> dict:
     """{section: rows} of what bears on a message, `limit`: hits beyond the limits; of a damaged store its archives."""
-    store, text = store or _default, safe_line(user_message)
-    codes = resolve_stock_codes(text)
-    answer = _ask_archives(lambda: context_archive.archive_recall_lines(
-        text, max_items=MAX_ARCHIVE_LINES, archive_dir=store.archive_dir, codes=codes))
-    found = {section: [] for section in (*SECTIONS, "limit")}
+    store, text, answer = store or _default, safe_line(user_message), queue.SimpleQueue()
+    codes, found = resolve_stock_codes(text), {section: [] for section in (*SECTIONS, "limit")}
+    try:
+        _archive_thread(os.getpid()).put((answer, lambda: context_archive.archive_recall_lines(
+            text, max_items=MAX_ARCHIVE_LINES, archive_dir=store.archive_dir, codes=codes)))
+    except RuntimeError:  # the interpreter is ending, no thread starts any more
+        answer.put([])
     try:
         rows = [row for row in store.live_memories() if in_scope(row["codes"], codes)]
         for name, kind in reversed(MEMORY_TYPES.items()):
@@ -3421,7 +3406,11 @@ def recall(user_message: str, *, store=None) -> dict:
                 found["limit" if is_full else section].append(hit)
     except (sqlite3.Error, OSError, MemoryStoreError) as error:
         _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
-    found["archive"] = [{"id": None, "content": line} for line in answer()]
+    try:
+        found["archive"] = [{"id": None, "content": line} for line in answer.get(timeout=ARCHIVE_DEADLINE_S)]
+    except queue.Empty:  # a slow archive costs its lines, never the turn
+        _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
+        _archive_thread.cache_clear()  # it hangs on a dead drive or a pipe: the next question gets another
     return found
 
 
