@@ -2782,7 +2782,7 @@ class OpenAICompatibleProvider:
                  backoff: float = MODEL_BACKOFF_SECONDS, sleep=time.sleep,
                  names: tuple = ("base_url", "api_key", "model")) -> None:
         self.base_url, self._parts = base_url, _http_endpoint(base_url, names[0])
-        self.url, self._where, host = self._parts.geturl(), self._parts.netloc, self._parts.hostname
+        self.url, host = self._parts.geturl(), self._parts.hostname
         self.model = str(model or "").strip(_HTTP_EDGES)
         self._key = re.sub(r"(?i)^bearer\s+", "", str(api_key or "").strip(_HTTP_EDGES))
         self._timeout, self._deadline, self._retries = timeout, deadline, retries
@@ -2795,12 +2795,12 @@ class OpenAICompatibleProvider:
         if not self.model:
             raise ModelConfigError(f"没有设置模型名，请设置 {names[2]}，例如 deepseek-chat")
         if not near and not self._key:
-            raise ModelConfigError(f"没有设置 {self._where} 的密钥，请设置 {names[1]}（只有本机和内网的接口可以没有）")
+            raise ModelConfigError(f"没有设置 {self._parts.netloc} 的密钥，请设置 {names[1]}（只有本机和内网的接口可以没有）")
         if not near and self._parts.scheme == "http":
-            _warn("密钥以明文 http 发往 %s，请改用 https", self._where)
+            _warn("密钥以明文 http 发往 %s，请改用 https", self._parts.netloc)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._where!r}, model={self.model!r})"
+        return f"{type(self).__name__}({self._parts.netloc!r}, model={self.model!r})"
 
     def chat_stream(self, messages: list, tools: list | None = None, system_prompt: str = ""):
         """Yield one {"type": "text_delta", "text": ...}, of an answer cut at its length the whole lines."""
@@ -2849,12 +2849,17 @@ class OpenAICompatibleProvider:
         return reply, (fault.replace(self._key, "***") if self._key else fault)[:MODEL_FAULT_CHARS], wait
 
     def _adapt(self, fault: str) -> bool:
-        """Change what requests carry from now on as the fault asks for, and tell whether to ask again."""
-        place = re.match("HTTP 30[78] code  ([^ ]+)", fault)
-        if place:
-            return self._move(place[1])
+        """Change what requests carry, or where on this host they go, as the fault asks, and tell whether to ask again."""
+        from urllib.parse import urljoin, urlsplit
+        moved = re.match("HTTP 30[78] code  ([^ ]+)", fault)
         words = fault if fault.startswith(("HTTP 400 ", "HTTP 422 ")) else ""
         refused = next((name for name in self._fields if name in words), "")
+        with contextlib.suppress(ValueError):  # what a server names may be no address
+            there = urlsplit(urljoin(self.url, moved[1])) if moved else ()
+            if there[:2] == self._parts[:2]:
+                self._parts = there._replace(query=self._parts.query)
+                self.url = self._parts.geturl()
+                return True
         if refused:
             del self._fields[refused]
         elif "enable_thinking" in words:
@@ -2865,44 +2870,28 @@ class OpenAICompatibleProvider:
             return False
         return True
 
-    def _move(self, place: str) -> bool:
-        """Ask at another address of the same host from now on, and tell whether it is one."""
-        from urllib.parse import urljoin, urlsplit
-        with contextlib.suppress(ValueError):  # what a server names may be no address
-            there = urlsplit(urljoin(self.url, place))
-            if there[:2] == self._parts[:2]:
-                self._parts = there._replace(query=self._parts.query)
-                self.url = self._parts.geturl()
-                return True
-        return False
-
     def _error(self, fault: str, kind: str, advice: str) -> ModelError:
         """Return the error that tells a fault, on one line."""
         told = context_archive.mask_secrets(context_archive.clean_text(" ".join(fault.split())))
         facts = dict(zip(("base", "key", "model_name"), self._names), model=self.model, timeout=self._timeout,
                      deadline=self._deadline, url=self.url.partition("?")[0])
         proxy = _http_proxy(self._parts).rpartition("@")[2].rpartition("://")[2]
-        where = self._where + (f"（经代理 {proxy}）" if proxy else "")
+        where = self._parts.netloc + (f"（经代理 {proxy}）" if proxy else "")
         status = int(fault[5:8]) if fault.startswith("HTTP ") else None
         return (ModelInputError if kind == "input" else ModelError)(
             f"模型接口 {where}：{advice.format(**facts)}（{told}）", status=status, retryable=kind not in ("final", "input"))
 
 
-def _http_provider(variables: tuple) -> OpenAICompatibleProvider | None:
-    """Return the provider that the variables describe, None when none of them is set."""
+def provider_from_env(*, variables: tuple = MODEL_VARIABLES) -> OpenAICompatibleProvider | None:
+    """The model that the environment names, None when nothing is set; ModelConfigError names what is wrong."""
     values = {name: os.environ.get(name, "").strip(_HTTP_EDGES) for choice in variables for name in choice}
     names = tuple(next((name for name in choice if values[name]), choice[0]) for choice in variables)
     return OpenAICompatibleProvider(*map(values.get, names), names=names) if any(values.values()) else None
 
 
-def provider_from_env() -> OpenAICompatibleProvider | None:
-    """Return the model that the environment names, None when nothing is set; ModelConfigError names what is wrong."""
-    return _http_provider(MODEL_VARIABLES)
-
-
 def fallback_provider_from_env() -> OpenAICompatibleProvider | None:
-    """Return the model for the duplicate step, None when none is set; ModelConfigError names what is wrong."""
-    return _http_provider(FALLBACK_VARIABLES)
+    """The model for the duplicate step, None when none is set; ModelConfigError names what is wrong."""
+    return provider_from_env(variables=FALLBACK_VARIABLES)
 
 
 # -- without a model --
