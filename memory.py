@@ -3136,7 +3136,8 @@ def _verdict(store, provider, row: dict) -> tuple:
     return verdict, id
 
 
-def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE):
+def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE,
+            **metadata) -> list:
     """[(row, verdict, id)] of extracted lines, by verdict(row, ...). Models are asked here, before any write."""
     decided = []
     for memory_type, raw, *sure in items:
@@ -3144,10 +3145,10 @@ def _decide(items, turns, source_ref: str, verdict, extractor="session_summary",
         if reason:
             decided.append(({"memory_type": memory_type, "content": content, "reason": reason}, "refused", None))
             continue
-        evidence = pick_evidence(content, turns or [])
+        evidence = pick_evidence(content, turns)
         row = {"memory_type": memory_type, "content": content, "codes": join_codes(resolve_stock_codes(content)),
-               "source_ref": source_ref, "metadata": {"extractor": extractor, "evidence": evidence},
-               "confidence": confidence if evidence else min(confidence, UNSUPPORTED_CONFIDENCE)}
+               "source_ref": source_ref, "metadata": dict(metadata, extractor=extractor, evidence=evidence),
+               "confidence": confidence if evidence or turns is None else min(confidence, UNSUPPORTED_CONFIDENCE)}
         try:
             decided.append((row, *verdict(row, *sure)))
         except (ModelError, ReplyError) as error:
@@ -3185,7 +3186,8 @@ def _write(store, decided) -> dict:
 def _save_summary_memories(summary: str, source_ref: str, dedup_provider) -> int:
     """How many lines of a model's reply became memories. Raises ReplyError when it cannot be read."""
     verdict = functools.partial(_verdict, _default, dedup_provider)
-    return len(_write(_default, _decide(parse_summary(summary), None, source_ref, verdict))["stored"])
+    decided = _decide(parse_summary(summary), None, source_ref, verdict, confidence=UNSUPPORTED_CONFIDENCE)
+    return len(_write(_default, decided)["stored"])
 
 
 def _work_off(store, entry: Pending, provider) -> dict | None:
@@ -3328,19 +3330,15 @@ def refresh_memory_layers(provider, *, store=None) -> int:
             return 0
         text = "\n".join("#%d [%s] %s" % (a["id"], a["memory_type"], neutral(a["content"])) for a in reversed(atoms))
         prompt = LAYER_PROMPT.format(limit=MAX_PER_LAYER, examples=PROMPT_EXAMPLES)
-        items = parse_layers(ask_model(provider, text, prompt))
+        items = [(name, content) for name, _, content in parse_layers(ask_model(provider, text, prompt))]
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
                 "source_hash": short_hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
-            judged = [(name, content, reject_reason(content, memory_type=name)) for name, _, content in items]
-            saved = [store.save_new_memory(name, content, resolve_stock_codes(content), metadata=meta)
-                     for name, content, reason in judged if not reason]
-            refused = [{"memory_type": name, "content": safe_line(content), "reason": reason}
-                       for name, content, reason in judged if reason]
-            if refused:
-                store.save_marker("layers:" + meta["source_hash"], "", {"refused": refused})
+            outcome = _write(store, _decide(items, None, "", lambda row: ("new", None), **meta))
+            if outcome["refused"]:
+                store.save_marker("layers:" + meta["source_hash"], "", outcome)
             note({"source_hash": meta["source_hash"], "ids": ids})
-    return sum(is_new for _, is_new in saved)
+    return len(outcome["stored"])
 
 
 def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
