@@ -2669,7 +2669,7 @@ def _http_endpoint(base_url: str, name: str) -> tuple:
     if not usable or "@" in parts.netloc or parts.netloc.endswith(":") or _HTTP_UNSENDABLE.search(text):
         raise ModelConfigError(f"{name} 没有设置，或者不是能用的地址：应写成 https://api.deepseek.com/v1 的样子，"
                                "以 http 或 https 开头，没有空格、全角字符、用户名和密码")
-    path = re.sub("/{2,}", "/", parts.path).rstrip("/") or "/v1"     # only a bare host lacks the version
+    path = re.sub("/{2,}", "/", parts.path).rstrip("/") or "/v1"  # only a bare host lacks the version
     path = re.sub("(?:/chat/completions)?$", "/chat/completions", path, count=1)
     scheme = parts.scheme or ("http" if _HTTP_LOOPBACK.fullmatch(parts.hostname) else "https")
     return parts._replace(scheme=scheme, path=path, fragment="")
@@ -2693,7 +2693,7 @@ def _http_error(status: int, data: object) -> str:
 def _http_reply(status: int, text: str) -> tuple:
     """Return (reply, ''), or ('', fault) when the text is an error, cut, empty or no JSON; drafts are no reply."""
     events, lines = re.match("(?:data|event|id|retry)?:", text), [text]
-    if events:     # unasked, and joined here; lines without a quote only end the stream or keep it alive
+    if events:  # unasked, and joined here; lines without a quote only end the stream or keep it alive
         lines = [line[5:] for line in re.split(r"[\r\n]+", text) if line.startswith("data:") and '"' in line]
     try:
         data = [json.loads(line, strict=False) for line in lines] or [""]
@@ -2709,7 +2709,7 @@ def _http_reply(status: int, text: str) -> tuple:
             return "", fault
         message = choice.get("message") or choice.get("delta") or {}
         content = message.get("content")
-        for part in content if isinstance(content, list) else [content]:     # some parts are thinking
+        for part in content if isinstance(content, list) else [content]:  # some parts are thinking
             words = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
             reply += words if isinstance(words, str) else ""
         finish, refusal = choice.get("finish_reason") or finish, message.get("refusal") or refusal
@@ -2719,7 +2719,7 @@ def _http_reply(status: int, text: str) -> tuple:
     if events and not finish and not text.endswith("[DONE]"):
         return "", "CUT"
     if finish == "length":
-        reply = reply[:reply.rfind("\n") + 1]     # the last line may be half a rule
+        reply = reply[:reply.rfind("\n") + 1]  # the last line may be half a rule
     return (reply, "") if reply.strip() else ("", f"EMPTY {finish}")
 
 
@@ -2762,11 +2762,11 @@ def _http_post(parts, body: bytes, headers: dict, timeout: float, end: float) ->
             answer = zlib.decompressobj(packed or 31).decompress(answer, MODEL_REPLY_BYTES + 1)
         if len(answer) > MODEL_REPLY_BYTES:
             return "", f"LARGE {MODEL_REPLY_BYTES} bytes", None
-        text = answer.decode("utf-8-sig", "replace").strip()     # JSON is UTF-8, whatever charset the headers name
+        text = answer.decode("utf-8-sig", "replace").strip()  # JSON is UTF-8, whatever charset the headers name
         if 300 <= response.status < 400:
             text = str(response.headers.get("Location")).partition("?")[0]
         return (*_http_reply(response.status, text), _http_wait(response.headers))
-    except Exception as error:     # whatever it is: in a thread of its own it would be lost
+    except Exception as error:  # whatever it is: in a thread of its own it would be lost
         error = error.reason if isinstance(error, urllib.request.URLError) else error
         return "", f"{type(error).__name__}: {error}", None
 
@@ -2787,7 +2787,7 @@ class OpenAICompatibleProvider:
         self._key = re.sub(r"(?i)^bearer\s+", "", str(api_key or "").strip(_HTTP_EDGES))
         self._timeout, self._deadline, self._retries = timeout, deadline, retries
         self._backoff, self._sleep, self._names = backoff, sleep, names
-        self._fields, self._system_in_user = dict(MODEL_FIELDS), False     # as the endpoint will have them
+        self._fields, self._system_in_user = dict(MODEL_FIELDS), False  # as the endpoint will have them
         odd = _HTTP_UNSENDABLE.search(self._key)
         near = _HTTP_LOOPBACK.fullmatch(host) or _HTTP_PRIVATE.fullmatch(host)
         if odd:
@@ -2835,7 +2835,7 @@ class OpenAICompatibleProvider:
         headers = {"Content-Type": "application/json", "User-Agent": f"wyckoff-memory/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-            headers.update({"api-key": self._key} if "api-version=" in self.url else {})     # Azure
+            headers.update({"api-key": self._key} if "api-version=" in self.url else {})  # Azure
         body = json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace")
         left, answers = max(end - time.monotonic(), 0.001), []
         # A socket's timeout starts anew with each byte and bounds no look-up: only who waits can end a call in time.
