@@ -3117,7 +3117,7 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
 def _verdict(store, provider, row: dict) -> tuple:
     """('new' | 'duplicate' | 'supersede', id) of a row to save. Raises ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
-    duplicate = find_duplicate(content, rows)
+    duplicate = find_duplicate(content, rows, codes=split_codes(row["codes"]))
     if duplicate is not None or not rows:
         return "new" if duplicate is None else "duplicate", duplicate
     older = sorted(rows[DEDUP_NEWEST:], key=lambda old: similarity(content, old["content"]), reverse=True)
@@ -3165,7 +3165,8 @@ def _write(store, decided) -> dict:
             if verdict == "refused":
                 outcome["refused"].append(row)
             elif verdict == "candidate":
-                if find_duplicate(row["content"], store.live_memories(row["memory_type"])) is None:
+                rows = store.live_memories(row["memory_type"])
+                if find_duplicate(row["content"], rows, codes=split_codes(row["codes"])) is None:
                     store.save_candidate(row["memory_type"], row["content"], row["source_ref"], row["metadata"])
                     outcome["candidates"].append(row["content"])
             elif verdict == "pending":

@@ -2135,6 +2135,12 @@ class TestStoring:
         memory.save_session_summary(talk("我不追涨"), model)
         assert len(model.calls) == 1 and contents("preference") == ["用户不追涨"]
 
+    def test_a_rule_for_every_stock_is_no_duplicate_of_one_for_a_stock(self):
+        memory.save_memory("decision", "放量跌破10日线就减仓", "300750")
+        model = Script("[决策] 放量跌破10日线就减仓", "DUPLICATE:1")
+        memory.save_session_summary(talk("以后放量跌破10日线我就减仓"), model)
+        assert [row["codes"] for row in memory.get_recent_memories(memory_type="decision")] == ["", "300750"]
+
     def test_the_verdict_is_asked_of_the_ten_newest_and_the_most_similar_older_ones(self, clock):
         old = memory.save_memory("decision", "大盘缩量到六千亿以下就空仓等")
         for i in range(12):
