@@ -2502,6 +2502,17 @@ class TestScope:
         context = memory.build_memory_context(question)
         assert [word for word in mine if word not in context] == [word for word in others if word in context] == []
 
+    @pytest.mark.parametrize("question, recalled", [
+        ("苏银转债回到 115 了", True), ("手里的苏银转债怎么走", True), ("苏银转债2怎么样", False), ("江苏银转债要不要加", False), ("转债要不要加", False),
+        ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("双名转债还加吗", False)])
+    def test_bonds_and_funds_are_known_by_the_names_in_memories(self, question, recalled):
+        memory.save_memory("decision", "苏银转债（110053）跌回115以下只加一次", "110053")
+        memory.save_memory("decision", "半导体ETF(512480.SH)：跌破年线停加", "512480")
+        for code in ("127001", "127002"):
+            memory.save_memory("decision", "双名转债（%s）不碰" % code, code)
+        context = memory.build_memory_context(question)
+        assert any(words in context for words in ("苏银转债（", "半导体ETF(", "双名")) == recalled
+
 
 class TestContext:
     def test_the_whole_of_it(self, clock):
