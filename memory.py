@@ -163,6 +163,7 @@ TERMS_WEIGHT, CODE_WEIGHT, KEYWORD_WEIGHT = 0.8, 1.2, 0.25
 MIN_EVIDENCE = 0.53  # summed idf below which shared words are chance: a term of 1 row in 64 is 0.90, of 10 rows 0.44
 BEST_SHARE = 0.54  # of the best row's evidence that every other row needs ...
 ENOUGH_EVIDENCE = 1.4  # ... unless it has this much: the best row must not push out a second topic
+BESIDE_STOCK = 1.5  # where the stock that is asked about has rows of its own, the others need so many times as much
 SMALL_STORE_ROWS = 64  # idf is that of a store of at least so many rows: five rows say nothing about rarity
 UNKNOWN_AGE_DAYS = 365  # the age of a row whose created_at cannot be read
 FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concept has counted for them already
@@ -1478,11 +1479,12 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
     best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
     gate, hits = max(MIN_EVIDENCE, min(BEST_SHARE * best, ENOUGH_EVIDENCE)), []
-    for row, terms, words in zip(rows, matched, held):
+    own_codes = [[code for code in codes if code in row["codes"].split(",")] if row["codes"] else [] for row in rows]
+    gate *= BESIDE_STOCK if any(own_codes) else 1.0
+    for row, terms, words, same in zip(rows, matched, held, own_codes):
         if not (terms or words or row["codes"]):
             continue
         evidence, rare = sum([worth[term] for term in terms]), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
-        same = [code for code in codes if code in row["codes"].split(",")] if row["codes"] else []
         if not same and evidence < gate and not rare:
             continue
         share = min(evidence / best, 1.0) if best else float(evidence > 0)
