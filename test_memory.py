@@ -791,9 +791,10 @@ class TestRanking:
             ("阳光电源只做回踩", ["300274"]), ("放量突破当天不追", [])]
 
     def test_beside_a_stocks_own_rows_a_general_rule_needs_more(self):
-        rules, own = ["放量跌破就清仓", "跌破支撑减一半"], ("阳光电源只拿波段", {"codes": "300274"})
-        assert texts(self.ranked("放量跌破怎么办", *rules, codes=["300274"])) == rules
-        assert set(texts(self.ranked("放量跌破怎么办", own, *rules, codes=["300274"]))) == {own[0], rules[0]}
+        rules, own = ["放量滞涨减一半", "放量跌破就清仓"], ("阳光电源只拿波段", {"codes": "300274"})
+        question = "放量滞涨又跌破怎么办"
+        assert texts(self.ranked(question, *rules, codes=["300274"])) == rules
+        assert set(texts(self.ranked(question, own, *rules, codes=["300274"]))) == {own[0], rules[0]}
 
     def test_the_name_of_a_stock_does_not_raise_the_bar(self):
         own = ("阳光电源跌破支撑走一半，阳光电源是逆变器龙头", {"codes": "300274"})
