@@ -170,8 +170,8 @@ FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concep
 NUMBER_WEIGHT = 0.7  # of a number with its unit: 5% is often another 5%
 DATA_REQUEST_WEIGHT = 0.5  # of all terms of a message that asks for data, which a tool answers
 DATA_REQUEST_CHARS = 40  # a longer message is never taken for such a request
-QUERY_CHARS = 120  # a longer message counts only with the sentences that ask ...
-QUERY_END_CHARS = 400  # ... within so many characters at its beginning and at its end
+QUERY_CHARS = 200  # a longer message counts with the sentences that ask, the concepts of the others for a part ...
+QUERY_END_CHARS, TOLD_WEIGHT = 400, 0.5  # ... within so many characters at its beginning and at its end
 MAX_QUERY_TERMS, MAX_KEYWORDS = 96, 5  # of one question (5 is the original's number)
 INDEXED_CHARS = 20_000  # of a memory's content; what comes later is not searched
 GAP_CHARS = 8  # what the ~ in a form of CONCEPTS may stand for
@@ -787,13 +787,13 @@ def query_weights(text: str) -> dict:
     # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
     if len(text) > 2 * QUERY_END_CHARS:
         text = text[:QUERY_END_CHARS] + "\n" + text[-QUERY_END_CHARS:]
-    plain = unicodedata.normalize("NFKC", text).lower()
+    plain, told = unicodedata.normalize("NFKC", text).lower(), ()
     if len(plain) > QUERY_CHARS:
-        sentences = _TERM_SENTENCE.findall(plain)
+        told, sentences = _term_concepts(plain)[0], _TERM_SENTENCE.findall(plain)
         asking = [sentence for sentence in sentences[1:-1] if any(mark in sentence for mark in ASKING)]
         plain = "\n".join(sentences[-1:] + sentences[:1] + asking)
     concepts, forms = _term_concepts(plain)
-    weights = dict.fromkeys(concepts, 1.0)
+    weights = dict(dict.fromkeys(told, TOLD_WEIGHT), **dict.fromkeys(concepts, 1.0))
     for term in _term_numbers(plain):
         weights.setdefault(term, 1.0 if _is_concept(term) else NUMBER_WEIGHT)
     said = set(_term_pieces(" ".join(forms)))

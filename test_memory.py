@@ -790,6 +790,12 @@ class TestRanking:
         assert [(hit["content"], hit["_pipelines"]["code"]) for hit in hits] == [
             ("阳光电源只做回踩", ["300274"]), ("放量突破当天不追", [])]
 
+    def test_what_a_long_message_tells_counts_for_a_part(self):
+        told = "昨晚把几只票的图都看了一遍。" * 9 + "有一只缩量回踩到年线附近了，我还没有动手。" + "另外几只没什么变化。" * 9 + "你看该怎么弄？"
+        weights = memory.query_weights(told)
+        assert [weights[term] for term in ("c缩量", "c低吸", "c均线")] == [memory.TOLD_WEIGHT] * 3 and "年线" not in weights
+        assert texts(self.ranked(told, "缩量回踩年线才低吸", "网格间距不变")) == ["缩量回踩年线才低吸"]
+
     def test_beside_a_stocks_own_rows_a_general_rule_needs_more(self):
         rules, own = ["放量滞涨减一半", "放量跌破就清仓"], ("阳光电源只拿波段", {"codes": "300274"})
         question = "放量滞涨又跌破怎么办"
