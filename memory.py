@@ -148,7 +148,7 @@ MAX_CANDIDATES, CANDIDATE_DAYS = 100, 45  # kept: so many, so long
 MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row that says a conversation was judged
 BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 0.05  # for another writer; a chat leaves a longer wait to its thread
 SCHEMA_VERSION = "1"
-TERMS_VERSION = "3"  # raise it when search_terms changes: all rows are computed anew
+TERMS_VERSION = "4"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
 ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 
 HYBRID_LIMIT = 8
