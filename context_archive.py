@@ -31,7 +31,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import islice
 from operator import concat, or_
 
@@ -371,7 +371,12 @@ def archive_root(archive_dir=None) -> os.PathLike:
 
 def _session_id(session_id) -> str:
     """The session id as metadata keeps it: '' is the default session, what is masked is told apart by a hash."""
-    text = str("" if session_id is None else session_id).encode("utf-8", "backslashreplace").decode() or "default"
+    return _stored_session(str("" if session_id is None else session_id))
+
+
+@lru_cache(maxsize=1024)
+def _stored_session(session: str) -> str:
+    text = session.encode("utf-8", "backslashreplace").decode() or "default"
     masked = mask_secrets(text)
     return text if masked == text else "%s-%s" % (masked, _short_hash(text))
 
@@ -439,7 +444,9 @@ def _read_meta(root: str, folder: str, name: str):
         return None
     for key in ("files", "keywords", "summary", "created_at", "session_id"):  # another program may put anything there
         value = meta.get(key)
-        strings = [item for item in (value if isinstance(value, (list, dict)) else [value]) if isinstance(item, str)]
+        strings = list(value) if isinstance(value, (list, dict)) else [value]
+        if set(map(type, strings)) != {str}:
+            strings = [item for item in strings if isinstance(item, str)]
         meta[key] = strings if key in ("files", "keywords") else "\n".join(strings)
     meta.update(compaction_id=name, archive_ref="archive://%s/%s" % (folder, name),
                 session_id=_session_id(meta["session_id"] or folder),
