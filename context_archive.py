@@ -183,8 +183,8 @@ _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer a
 _HINT_CHARS = "密钥令授验账帐"
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密码|口令|密钥|秘钥|令牌|授权码|验证码"
-                r"|(?P<count>token))")
+                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密码|口令|密钥|秘钥|令牌|授权码"
+                r"|验证码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
     (?<![A-Za-z0-9])(?: sk-(?!hynix|on\b|inno|tele)(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | gh[opsru]_\w{16,}
                       | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
@@ -221,11 +221,13 @@ _NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
 # The words before a number, which say what it is. An account is none of money when its number follows at once.
 _NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|tel"),
                  "id": Pattern("身份|证件"), "card": Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")}
-_AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$达约]|[股户手总笔]数|[净毛]?利润|[收买投流]入|[支卖流]出|[资总]产|[股成]本|负债|合计|[总一]共"
-                         r"|超过|接近|amount|vol(?:ume)?|turnover|_mv|cap|val(?:ue)?|profit|revenue|income|assets?|shares?)"
-                         r"[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
+_AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大约|超过|接近|[股户手总笔]数|利润|[收买投流]入|[支卖流]出|[资总]产"
+                         r"|[股成]本|负债|合计|[总一]共|amount|vol(?:ume)?|turnover|_mv|cap|val(?:ue)?|profit|revenue|income"
+                         r"|assets?|shares?)[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
 _ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?<![a-z])id|order|serial)\W{0,3}\Z")
-_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东])|手(?!机)|份|张|%|万(?![一科分])|亿(?!纬))")
+_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东])|手(?!机)|[份张%]"
+                        r"|万(?![一科分])|亿(?!纬))")
+_CELL_BEFORE = Pattern(r"[0-9%]\s?[,\t|;]\s{0,3}\Z")  # 600519,1680.50,13912345678 are columns
 
 
 def _hints(text: str) -> tuple:
@@ -243,10 +245,12 @@ def _is_private(match, text: str, row: str) -> bool:
     number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 16):match.start()]
     if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
         return False
-    if _NAMES_BEFORE[kind].search(before) or kind != "card" and number.isalnum():
+    if _NAMES_BEFORE[kind].search(before):
         return True
     if kind == "phone":
-        return number == row and match["p"] is not None
+        return number == row and (number.isalnum() or match["p"]) and not _CELL_BEFORE.search(before)
+    if kind == "id" and number.isalnum():
+        return True
     digits = [10 if digit in "Xx" else int(digit) for digit in number if digit.isalnum()]
     if kind == "id":  # it ends with a check digit, and so do most bank cards, but with another one
         return sum(digit << 17 - place for place, digit in enumerate(digits)) % 11 == 1
