@@ -179,33 +179,32 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
-          b"services/ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
-_HINT_CHARS = "密钥令授验账帐"
+          b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
+_HINT_CHARS = "密钥鑰令授验账帐"
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密码|口令|密钥|秘钥|令牌|授权码"
+                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密[码碼]|口令|密[钥鑰]|秘钥|令牌|授权码"
                 r"|验证码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
-    (?<![A-Za-z0-9])(?: sk-(?!hynix|on\b|inno|tele)(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | gh[opsru]_\w{16,}
+    (?<![A-Za-z0-9])(?: sk-(?!hynix|on\b|inno|tele)(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
                       | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
                       | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
-  | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)\w+/\w+/\w{12,}
+  | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
-  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)
-    (?!20[0-9]{2}[01][0-9][0-3][0-9](?![0-9]))[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
+  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
 _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\())
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
-      | \s{0,2}(?:就是|(?:改|设)[成为]了?|是|为)[:\s]{0,3}
-      | (?:(?<=[码令])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
+      | \s{0,2}(?:我|还|应该|一直)?(?:就是|[改设][成为]了?|是|为)[:\s]{0,3}
+      | (?:(?<=[码碼令])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
         (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
-      | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) )
-    \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | [“「『‘](?P<quoted>[^”」』’\r\n]+)
+      | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
+    \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
              | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
 """)
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
@@ -218,16 +217,21 @@ _NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
   | (?P<id>%s[0-9]{4}(?P<i>[ -]?)(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?P=i)[0-9]{3}[0-9Xx])
   | (?P<card>[0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
 )(?![0-9A-Za-z])""" % _PROVINCE)
-# The words before a number, which say what it is. An account is none of money when its number follows at once.
-_NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|tel"),
-                 "id": Pattern("身份|证件"), "card": Pattern("(?i)卡|账号|帐号|账户|帐户|card|account")}
+# What stands before a number says what it is, and wins over what follows: 手机13912345678张总.
+_NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|(?<![a-z])tel(?![a-z])"),
+                 "id": Pattern("(?i)身份|证件|id[ _]?card"),
+                 "card": Pattern("(?i)卡|账号|帐号|账户|帐户|(?<![a-z])card|account")}
 _AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大约|超过|接近|[股户手总笔]数|利润|[收买投流]入|[支卖流]出|[资总]产"
-                         r"|[股成]本|负债|合计|[总一]共|amount|vol(?:ume)?|turnover|_mv|cap|val(?:ue)?|profit|revenue|income"
-                         r"|assets?|shares?)[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
-_ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?<![a-z])id|order|serial)\W{0,3}\Z")
-_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东])|手(?!机)|[份张%]"
-                        r"|万(?![一科分])|亿(?!纬))")
-_CELL_BEFORE = Pattern(r"[0-9%]\s?[,\t|;]\s{0,3}\Z")  # 600519,1680.50,13912345678 are columns
+                         r"|[股成]本|负债|合计|[总一]共|成交|营收|净利|流通股|封单|权益|现金流|amount|vol(?:ume)?|turn(?:over)?"
+                         r"|money|_mv|cap|val(?:ue)?|profit|revenue|income|assets?|shares?)"
+                         r"[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
+_ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
+_ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")
+_AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东友])|手(?![机续])"
+                        r"|[份张](?![\u3400-\u9fff])|万(?![一科分])|亿(?!纬))")
+# A cell behind a price, a code, a date: 600519,1680.50,13912345678 or 600519,贵州茅台,13912345678.
+_CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?\s?[,\t|]"
+                       r"\s{0,3}[\"']?\Z")
 
 
 def _hints(text: str) -> tuple:
@@ -237,25 +241,25 @@ def _hints(text: str) -> tuple:
     return named, wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
 
 
-def _is_private(match, text: str, row: str) -> bool:
-    """Whether a match of _NUMBER is a phone, identity or card number, and not an amount, an order, columns of figures.
-
-    `row` is the run of figures in which it stands.
-    """
-    number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 16):match.start()]
-    if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
-        return False
-    if _NAMES_BEFORE[kind].search(before):
-        return True
-    if kind == "phone":
-        return number == row and (number.isalnum() or match["p"]) and not _CELL_BEFORE.search(before)
-    if kind == "id" and number.isalnum():
+def _is_private(match, text: str) -> bool:
+    """Whether a match of _NUMBER is a phone, identity or card number, and not an amount, an order, columns of figures."""
+    number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 24):match.start()]
+    if _NAMES_BEFORE[kind].search(before[-16:]) and not _AMOUNT_BEFORE.search(before):
         return True
     digits = [10 if digit in "Xx" else int(digit) for digit in number if digit.isalnum()]
-    if kind == "id":  # it ends with a check digit, and so do most bank cards, but with another one
-        return sum(digit << 17 - place for place, digit in enumerate(digits)) % 11 == 1
+    if kind == "id":  # it ends with a check digit
+        valid = sum(digit << 17 - place for place, digit in enumerate(digits)) % 11 == 1
+        return valid or number.isalnum() and not _AMOUNT_AFTER.match(text, match.end())
+    if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
+        return False
+    if kind == "phone":
+        around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", text[match.end():match.end() + 24])[0]
+        columns = sum(len(figure) != 11 for figure in around.split()) > 1
+        return (number.isalnum() or match["p"] is not None) and not columns and not _CELL_BEFORE.search(before)
+    # Bank cards begin with 62 or pass another check. Order numbers may do so by chance.
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    return digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
+    likely = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
+    return likely and not _ID_BEFORE.search(before)
 
 
 def _is_private_field(name: str, value: int) -> bool:
@@ -270,7 +274,7 @@ def mask_secrets(text: str) -> str:
     plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
     for long in _LONG_NUMBER.finditer(plain) if numbers else ():
         found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
-        spans += [match.span() for match in found if _is_private(match, plain, long.group())]
+        spans += [match.span() for match in found if _is_private(match, plain)]
     if named:
         spans += [match.span() for match in _SECRET.finditer(plain)]
         # `token: 4096` is how many words a model read, no secret.
@@ -305,8 +309,12 @@ def _plain(value, ancestors=()):
     masked = {}
     for key, item in dict.items(value):  # a subclass may have an items() of its own, which raises
         if key not in ("_raw_content", "_memory_context"):
-            name, item = str(_plain(key, ancestors)), _plain(item, ancestors)
-            secret = _SECRET_KEY.search(name) or type(item) is int and _is_private_field(name, item)
+            name = str(_plain(key, ancestors))
+            if not (isinstance(item, str) and item.isdigit() and _AMOUNT_BEFORE.search(name)):
+                item = _plain(item, ancestors)
+            named = _SECRET_KEY.search(name)
+            secret = named and not (named["count"] and type(item) is int) or (
+                type(item) is int and _is_private_field(name, item))
             name = "%s#%d" % (name, len(masked)) if name in masked else name
             masked[name] = MASK if item and item is not True and secret else item
     return masked
