@@ -163,7 +163,7 @@ TERMS_WEIGHT, CODE_WEIGHT, KEYWORD_WEIGHT = 0.8, 1.2, 0.25
 MIN_EVIDENCE = 0.53  # summed idf below which shared words are chance: a term of 1 row in 64 is 0.90, of 10 rows 0.44
 BEST_SHARE = 0.54  # of the best row's evidence that every other row needs ...
 ENOUGH_EVIDENCE = 1.4  # ... unless it has this much: the best row must not push out a second topic
-BESIDE_STOCK = 1.5  # where the stock that is asked about has rows of its own, the others need so many times as much
+BESIDE_STOCK = 0.7  # that share where the stock that is asked about has rows of its own: the nearest rule still comes
 SMALL_STORE_ROWS = 64  # idf is that of a store of at least so many rows: five rows say nothing about rarity
 UNKNOWN_AGE_DAYS = 365  # the age of a row whose created_at cannot be read
 FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concept has counted for them already
@@ -1466,7 +1466,7 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
     has no threshold that holds in a store of five rows as in one of three hundred.
     A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and
-    BEST_SHARE of the best row's; age has no say in that. _score is the largest weight of its pipelines, scaled by its
+    BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its pipelines, scaled by its
     share of the best evidence, times the decay. Keywords confirm; one that is no term of the question (a host's own)
     brings a row when it is rare enough to be evidence by itself.
     """
@@ -1478,9 +1478,9 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
     general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
     best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
-    gate, hits = max(MIN_EVIDENCE, min(BEST_SHARE * best, ENOUGH_EVIDENCE)), []
     own_codes = [[code for code in codes if code in row["codes"].split(",")] if row["codes"] else [] for row in rows]
-    gate *= BESIDE_STOCK if any(own_codes) else 1.0
+    near = (BESIDE_STOCK if any(own_codes) else BEST_SHARE) * best
+    gate, hits = max(MIN_EVIDENCE, min(near, ENOUGH_EVIDENCE)), []
     for row, terms, words, same in zip(rows, matched, held, own_codes):
         if not (terms or words or row["codes"]):
             continue

@@ -797,8 +797,8 @@ class TestRanking:
         assert texts(self.ranked(told, "缩量回踩年线才低吸", "网格间距不变")) == ["缩量回踩年线才低吸"]
 
     def test_beside_a_stocks_own_rows_a_general_rule_needs_more(self):
-        rules, own = ["放量滞涨减一半", "放量跌破就清仓"], ("阳光电源只拿波段", {"codes": "300274"})
-        question = "放量滞涨又跌破怎么办"
+        rules, own = ["跌破就清仓", "破位减一半"], ("阳光电源只拿波段", {"codes": "300274"})
+        question = "跌破了怎么办"
         assert texts(self.ranked(question, *rules, codes=["300274"])) == rules
         assert set(texts(self.ranked(question, own, *rules, codes=["300274"]))) == {own[0], rules[0]}
 
