@@ -388,7 +388,11 @@ def _session_id(session_id) -> str:
 
 @lru_cache(maxsize=1024)
 def _stored_session(session: str) -> str:
-    text = session.encode("utf-8", "backslashreplace").decode() or "default"
+    return pseudonym(session.encode("utf-8", "backslashreplace").decode() or "default")
+
+
+def pseudonym(text: str) -> str:
+    """The text itself, or masked with a hash that tells it apart where it holds a secret (a phone number as a name)."""
     masked = mask_secrets(text)
     return text if masked == text else "%s-%s" % (masked, _short_hash(text))
 
@@ -526,7 +530,7 @@ _SCHEMA = """
 """ % INDEX_VERSION
 # Terms that no text contains: every archive, those of a session, those without a code.
 _ALL, _OF_SESSION, _NO_CODE = "*", "*session ", "*no code"
-_ID_DAY = Pattern("ctx_[0-9]{8}")  # how an id begins
+_ID_MINUTE = Pattern("ctx_[0-9]{12}")  # how an id begins
 
 
 def _open_index(root: str) -> sqlite3.Connection:
@@ -618,8 +622,8 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
         added += [(name, folder) for name in names - indexed]
     newest = conn.execute("SELECT name FROM archives ORDER BY doc DESC LIMIT 1").fetchone() or ("",)
     if any(_read_meta(root, folder, name) for name, folder in added
-           if _ID_DAY.match(name) and name[:12] < newest[0][:12]):
-        # Archives of an earlier day were copied here: numbered last they would pass for the newest.
+           if _ID_MINUTE.match(name) and name[:16] < newest[0][:16]):
+        # Earlier archives were copied here: numbered last they would pass for the newest.
         added += conn.execute("SELECT name, folder FROM archives").fetchall()
         times[:0] = on_disk.items()
         _make_tables(conn)
@@ -752,8 +756,14 @@ def list_archives(*, session_id="", limit=20, archive_dir=None) -> list:
 
 
 def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, delete=False) -> list:
-    """Rows of what is older than so many days or beyond so many bytes from the newest on; gone with delete=True."""
+    """Rows of what is older than so many days or beyond so many bytes from the newest on; gone with delete=True.
+
+    ArchiveError names a limit that is no number from 0 on.
+    """
     total, gone = 0, []
+    for name, value in (("older_than_days", older_than_days), ("keep_bytes", keep_bytes)):
+        if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+            raise ArchiveError("%s must be a number from 0 on: %r" % (name, value))
     # By its own date: the index has what was copied here later as the newest.
     for meta in sorted(list_archives(limit=sys.maxsize, archive_dir=archive_dir), key=_created, reverse=True):
         paths = [meta["messages_path"][:-1], meta["messages_path"]]  # the metadata first: it makes the archive
@@ -772,13 +782,19 @@ def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, d
     return gone
 
 
-def export_archives(*, archive_dir=None) -> Iterator:
-    """Yield every archive as one line of JSON in bytes, messages included, newest first."""
+def export_archives(*, archive_dir=None, damaged=None) -> Iterator:
+    """Yield every archive as one line of JSON in bytes, messages included, newest first.
+
+    One whose messages cannot be read is left out and its reference added to the list `damaged`; without one, OSError.
+    """
     for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
-        if not records and meta["message_count"]:  # gone meanwhile, or unreadable: an empty copy would bar the true one
-            if os.path.exists(meta["messages_path"]):
+        if not records and meta.get("message_count") != 0:  # an empty copy would bar the true one
+            if not os.path.exists(meta["messages_path"]):  # it went meanwhile
+                continue
+            if damaged is None:
                 raise OSError(errno.EIO, "the messages cannot be read", meta["messages_path"])
+            damaged.append(meta["archive_ref"])
             continue
         del meta["_score"]
         yield _written({"type": "archive", "metadata": meta, "messages": records})[1]
@@ -792,7 +808,7 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
             item = json.loads(line)
             place, records = _REFERENCE.search(item["metadata"]["archive_ref"]), item["messages"]
             meta = dict(_plain(item["metadata"]), archive_ref=place.group())
-            if not isinstance(records, list) or not records and meta["message_count"]:
+            if not isinstance(records, list) or not records and meta.get("message_count") != 0:
                 raise ValueError("messages: %r" % records)
             records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
             known = _load(root, *place.groups()) is not None
@@ -869,7 +885,10 @@ def _history_page(ref, offset: int, archive_dir) -> dict:
 # The first part is shared with memory.py: output that lines up with Chinese text and fits, on any console.
 
 def prepare_console() -> None:
-    """Let no character that a console cannot show raise: it is written as an escape."""
+    """Let no character that a console cannot show raise: it is written as an escape. A closed one shows nothing."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # embedding hosts may have put something else there
             stream.reconfigure(errors="backslashreplace")
@@ -972,13 +991,24 @@ def _cmd_prune(args) -> None:
     print("已删除 " + total if args.yes else "将删除 %s；加 --yes 才真正删除" % total, file=sys.stderr)
 
 
-def _cmd_export(args) -> None:
-    write_output(args.file, export_archives(archive_dir=args.archive_dir))
+def _cmd_export(args) -> int:
+    damaged = []
+    write_output(args.file, export_archives(archive_dir=args.archive_dir, damaged=damaged))
+    for ref in damaged:
+        print("没有导出，消息读不了：" + ref, file=sys.stderr)
+    return int(bool(damaged))
 
 
 def _cmd_import(args) -> None:
     with open(args.file, "rb") if args.file != "-" else contextlib.nullcontext(sys.stdin.buffer) as lines:
         print("已导入 %d 份归档，已有 %d 份" % import_archives(lines, archive_dir=args.archive_dir))
+
+
+def count_from_one(text: str) -> int:
+    """An argparse type: a whole number from 1 on."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
 
 
 def _quantity(**units):
@@ -1001,7 +1031,7 @@ def main(argv=None) -> int:
     common.add_argument("--home", default=argparse.SUPPRESS, help="数据目录（默认 $WYCKOFF_HOME 或 ~/.wyckoff）")
     common.add_argument("--format", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS, help="输出格式")
     some.add_argument("--session-id", default="", help="只看这个会话")
-    some.add_argument("-n", dest="limit", type=int, default=20, help="最多几份（默认 20）")
+    some.add_argument("-n", dest="limit", type=count_from_one, default=20, help="最多几份（默认 20）")
     file.add_argument("file", nargs="?", default="-", help="文件（默认标准输入输出）")
     parser = argparse.ArgumentParser(prog="context_archive.py", parents=[common], description="被压缩移出的历史对话归档")
     parser.add_argument("--version", action="version", version=__version__)

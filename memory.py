@@ -611,9 +611,8 @@ def safe_line(text) -> str:
 
 def session_key(session_id) -> str:
     """A session id as it is stored: one line; what is masked in it is told apart by a hash, so that no two meet."""
-    line, plain = safe_line(session_id), " ".join(context_archive.clean_text(
-        "" if session_id is None else str(session_id)).split())
-    return line if line == plain else "%s-%s" % (line, short_hash(plain))
+    text = "" if session_id is None else str(session_id)
+    return context_archive.pseudonym(" ".join(context_archive.clean_text(text).split()))
 
 
 def short_hash(text: str) -> str:
@@ -634,7 +633,8 @@ def split_codes(codes: str) -> list:
 
 
 def join_codes(codes) -> str:
-    """'300750,002594' of such a string, a list or None; each code once, in order."""
+    """'300750,002594' of such a string, a number, a list or None; each code once, in order."""
+    codes = "%06d" % codes if isinstance(codes, int) else codes
     items = codes.split(",") if isinstance(codes, str) else [str(code) for code in codes or ()]
     return ",".join(dict.fromkeys(code for code in map(safe_line, items) if code))
 
@@ -1553,9 +1553,10 @@ AMOUNT = Pattern(
     "港[元币]|笔|吨|台|辆|项|件|公[里斤]|人民币|RMB)|多(?![少头空方次久])|左右|以[上下内外]|[-~到至][0-9]{4,}[元块股万左])")
 # No list has bonds and funds; a memory that says 牧原转债（127045） tells their codes. Before a name in a question stands
 # nothing, or one of these: 医药ETF is not 港股医药ETF.
-FUND_NAMED = Pattern("(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:转债|转[0-9]|ETF|LOF|REIT|基金))\\(([0-9]{6})(?:\\.S[HZ])?\\)")
+FUND_NAMED = Pattern("(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:转债|转[0-9]|ETF|LOF|REIT|基金))[(:]([0-9]{6})(?:\\.S[HZ])?(?![0-9])")
 FUND_WORD = Pattern("转债|转[0-9]|ETF|LOF|REIT|基金")
-BEFORE_FUND = "(?:^|[^一-鿿A-Z0-9]|[的了买卖看把和跟与及加减补清换到拿持抄追是在有我那这只])"
+BEFORE_FUND = ("(?:^|[^一-鿿A-Z0-9]|[的了买卖看把和跟与及加减补清换到拿持抄追是在有我那这只个天前掉问于仓下碰今请说对该能要会想就也还都又先后让给从比"
+               "被由按入出光完点支份笔啥吗呢吧])")
 # What the exchange puts before or behind a name: the state of the company, a day without dividend, a first day.
 STATE_MARKS = Pattern("^(?:S?\\*?ST|S|XD|XR|DR|N|C)(?=[一-鿿])|-(?:UW|WD|U|W|D)$")
 MARKED = Pattern("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$")
@@ -1703,13 +1704,16 @@ def resolve_stock_codes(text: str) -> list:
 
 def question_codes(text: str, rows) -> list:
     """resolve_stock_codes, and the codes of funds and bonds that the text calls as these rows do; [] when none."""
-    codes, plain, called = resolve_stock_codes(text), unicodedata.normalize("NFKC", text).upper(), {}
+    def spelled(text: str) -> str:
+        return "".join(unicodedata.normalize("NFKC", text).upper().split())
+
+    codes, plain, called = resolve_stock_codes(text), spelled(text), {}
     for row in rows if FUND_WORD.search(plain) else ():
-        if row["codes"]:
-            for name, code in FUND_NAMED.findall(unicodedata.normalize("NFKC", row["content"]).upper()):
-                called.setdefault(name, set()).add(code)
-    named = [code for name, (code, *others) in called.items()
-             if not others and re.search("%s%s(?!联接|[A-Z0-9])" % (BEFORE_FUND, re.escape(name)), plain)]
+        for name, code in FUND_NAMED.findall(spelled(row["content"])) if row["codes"] else ():
+            called.setdefault(name, set()).add(code)
+    # Bonds have names of two characters and more, and none ends like another; funds do: 医药ETF, 港股医药ETF.
+    named = [code for name, (code, *others) in called.items() if not others and re.search("%s%s(?!联接|[A-Z0-9])" % (
+        BEFORE_FUND if "转" not in name else "", re.escape(name)), plain)]
     return list(dict.fromkeys(codes + named))
 
 
@@ -2867,7 +2871,7 @@ class OpenAICompatibleProvider:
         reply, fault, wait = answers[0] if answers else ("", "DEADLINE", None)
         if fault and time.monotonic() >= end:
             fault = "DEADLINE"
-        return reply, (fault.replace(self._key, "***") if self._key else fault)[:MODEL_FAULT_CHARS], wait
+        return reply, (fault.replace(self._key, "***") if len(self._key) > 7 else fault)[:MODEL_FAULT_CHARS], wait
 
     def _adapt(self, fault: str) -> bool:
         """Change what requests carry, or where on this host they go, as the fault asks, and tell whether to ask again."""
@@ -3413,7 +3417,8 @@ def recall(user_message: str, *, store=None) -> dict:
             found["profile"] += [row for row in rows if row["memory_type"] == name][:kind.pinned]
     pinned = {row["id"] for row in found["profile"]}
     for place, hit in enumerate(store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize)):
-        section = "playbook" if memory_type_of(hit["memory_type"]).section == "playbook" else "history"
+        section = memory_type_of(hit["memory_type"]).section
+        section = "history" if section == "profile" else section  # a preference that is not pinned
         is_full = place >= HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS
         if hit["id"] not in pinned:
             found["limit" if is_full else section].append(hit)
@@ -3665,7 +3670,12 @@ def _mcp_answer(store, tools: dict, method: str, params: dict):
     if version not in MCP_VERSIONS:
         return -32022, "unsupported protocol version", {"supported": MCP_VERSIONS, "requested": version}
     if method == "tools/call":
-        return _mcp_call(store, tools.get(str(params.get("name"))), params.get("arguments", {}))
+        name, arguments = str(params.get("name")), params.get("arguments", {})
+        if name not in tools or not isinstance(arguments, dict):
+            hint = ": it needs --allow-write" if name in MCP_TOOLS else ""
+            return -32602, ("arguments are no object: %.100r" % (arguments,) if name in tools
+                            else "no such tool: %.100s%s" % (name, hint))
+        return _mcp_call(store, tools[name], arguments)
     listing = [{"name": name, "description": about, "annotations": {"readOnlyHint": not writes},
                 "inputSchema": {"type": "object", "properties": properties, "required": required}}
                for name, (_, about, properties, required, writes) in tools.items()]
@@ -3677,8 +3687,6 @@ def _mcp_answer(store, tools: dict, method: str, params: dict):
 
 def _mcp_call(store, tool, arguments):
     """The result of a tool; of what a model can correct, its arguments above all, the result says isError."""
-    if tool is None or not isinstance(arguments, dict):
-        return -32602, "unknown tool, or arguments that are no object"
     run, _, properties, required, _ = tool
     kinds = {key: int if about["type"] == "integer" else str for key, about in properties.items()}
     wrong = [key for key in dict.fromkeys([*required, *arguments]) if type(arguments.get(key)) is not kinds.get(key)]
@@ -3885,12 +3893,13 @@ ARGUMENTS = {
     "text": {"metavar": "文字", "nargs": "+"}, "[text]": {"metavar": "文字", "nargs": "*"},
     "id": {"metavar": "编号", "type": int}, "file": {"metavar": "文件", "help": "- 为标准输入"},
     "[file]": {"metavar": "文件", "nargs": "?", "default": "-", "help": "不写为标准输出"},
-    "type": {"choices": [name for name, kind in MEMORY_TYPES.items() if kind.section]},
+    "type": {"choices": [name for name, kind in MEMORY_TYPES.items() if kind.section], "metavar": "类型",
+             "help": "%(choices)s"},
     "--type": {"choices": list(MEMORY_TYPES), "metavar": "类型", "help": "%(choices)s"},
     "--level": {"choices": ("L1", "L2", "L3")},
     "--since": {"type": _since, "metavar": "时间", "help": "7d、12h 或 2026-11-01"},
     "--all": {"action": "store_true", "help": "也列出已被取代的、过期的和标记"},
-    "-n/--number": {"metavar": "N", "type": int, "default": 20, "help": "最多几条（默认 %(default)s）"},
+    "-n/--number": {"metavar": "N", "type": context_archive.count_from_one, "default": 20, "help": "最多几条（默认 %(default)s）"},
     "--explain": {"action": "store_true", "help": "也显示依据，和没有带上的与原因"},
     "--session-id": {"default": "", "metavar": "会话", "help": "这段对话的会话编号，trace 由它找到聊天记录"},
     "--offline": {"action": "store_true", "help": "不用模型，只按规则"},

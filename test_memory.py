@@ -1165,6 +1165,13 @@ class TestStore:
         assert b"zebrafinch" not in b"".join(p.read_bytes() for p in home.glob("wyckoff.db*"))
         assert memory.search_memory_fts("zebrafinch") == []
 
+    def test_the_archives_of_a_session_named_by_a_secret_are_found_by_what_the_chat_log_shows(self):
+        memory.save_chat_log("wx_13912345678", "user", "我只做ETF")
+        shown = memory.load_chat_logs(session_id="wx_13912345678")[0]["session_id"]
+        meta = context_archive.create_context_archive([], "ETF", session_id="wx_13912345678")
+        assert "13912345678" not in shown and meta["session_id"] == shown
+        assert len(context_archive.search_context_archives("ETF", session_id=shown)) == 1
+
     def test_sessions_named_by_a_phone_number_stay_apart_and_masked(self, home):
         for number, said in (("13812345678", "我不追涨"), ("13912345678", "我只做ETF")):
             memory.save_chat_log(number, "user", said)
@@ -2515,7 +2522,8 @@ class TestScope:
         assert [word for word in mine if word not in context] == [word for word in others if word in context] == []
 
     @pytest.mark.parametrize("question, recalled", [
-        ("苏银转债回到 115 了", True), ("手里的苏银转债怎么走", True), ("苏银转债2怎么样", False), ("江苏银转债要不要加", False), ("转债要不要加", False),
+        ("苏银转债回到 115 了", True), ("手里的苏银转债怎么走", True), ("苏银转债2怎么样", False), ("今天卖掉苏银 转债好吗", True), ("转债要不要加", False),
+        ("目前半导体ETF溢价了", True),
         ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("双名转债还加吗", False)])
     def test_bonds_and_funds_are_known_by_the_names_in_memories(self, question, recalled):
         memory.save_memory("decision", "苏银转债（110053）跌回115以下只加一次", "110053")
@@ -2543,6 +2551,12 @@ class TestContext:
             # 历史记忆
             - [decision] 尾盘放量又回落就不买 | #4 2027-01-15 源:chat_log:s1
             </relevant-memories>""")
+
+    def test_a_type_may_have_a_heading_of_its_own(self, monkeypatch):
+        monkeypatch.setitem(memory.SECTIONS, "lesson", "# 教训")
+        monkeypatch.setitem(memory.MEMORY_TYPES, "lesson", memory.MemoryType("L1", 9, None, None, 0, "lesson", "", ()))
+        memory.save_memory("lesson", "急跌里补仓只会越补越深")
+        assert "# 教训\n- [lesson] 急跌里补仓只会越补越深" in memory.build_memory_context("急跌了能补仓吗")
 
     def test_one_persona_five_preferences_three_playbooks(self, clock):
         for i in range(7):
@@ -2985,6 +2999,11 @@ class TestExportAndImport:
         store.save_marker("ab12", "chat_log:s1", {"refused": []})
         store.delete_memory(gone)
         store.get_db().execute("UPDATE agent_memory SET created_at = '2026-10-01T09:30:00+08:00' WHERE id = 4")
+
+    def test_a_code_that_is_a_number_is_one(self):
+        row = {"id": 1, "memory_type": "decision", "content": "跌破年线减仓", "created_at": "2026-11-01 01:00:00", "codes": 2594}
+        memory._default.import_rows([json.dumps(row)])
+        assert memory.get_memory_by_id(1)["codes"] == "002594"
 
     def test_a_bad_successor_stops_no_import(self):
         row = {"memory_type": "preference", "content": "只做主板", "created_at": "2026-11-01 01:00:00"}
@@ -3685,6 +3704,31 @@ class TestArchives:
     def test_amounts_and_indexes_are_no_stock_of_an_archive(self, text, role, codes):
         assert context_archive.extract_archive_terms([{"role": role, "content": text}])["codes"] == codes
 
+    def test_a_damaged_archive_costs_an_export_itself_only(self, home, tmp_path):
+        bad, good = archived("坏的"), archived("好的")
+        Path(bad["messages_path"]).write_bytes(b"")
+        with pytest.raises(OSError):
+            list(context_archive.export_archives())
+        done = archive_run(home, "export", str(tmp_path / "x"))
+        assert done.code == 1 and bad["archive_ref"] in done.err.decode()
+        (line,) = (tmp_path / "x").read_bytes().splitlines()
+        assert json.loads(line)["metadata"]["archive_ref"] == good["archive_ref"]
+        Path(bad["messages_path"][:-1]).write_text('{"summary": "别的程序"}', encoding="utf-8")
+        assert archive_run(home, "export", str(tmp_path / "x")).code == 1
+
+    def test_earlier_archives_of_the_day_are_numbered_before_the_rest(self, monkeypatch):
+        lines = list(context_archive.export_archives())
+        late = archived("午后的网格")
+        assert refs(search("网格")) == refs([late])
+
+        class Morning(datetime.datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.datetime.now(tz) - datetime.timedelta(minutes=7)
+        monkeypatch.setattr(context_archive, "datetime", Morning)
+        early = archived("早上的网格")
+        assert lines == [] and refs(search("网格")) == refs([late, early])
+
     def test_an_archive_that_goes_while_it_is_exported_leaves_no_empty_copy(self):
         for name in "ab":
             context_archive.create_context_archive([user(name)], name, session_id=name)
@@ -3816,7 +3860,10 @@ class TestArchiveCommandLine:
         missing = archive_run(home, "show", "archive://s/ctx_1")
         assert (missing.code, missing.out) == (1, b"") and "archive://s/ctx_1" in missing.err.decode()
         assert archive_run(home, "nonsense").code == 2
-        assert archive_run(home, "prune", "--older-than", "soon").code == archive_run(home, "prune").code == 2
+        for wrong in (["prune", "--older-than", "soon"], ["prune"], ["list", "-n", "0"]):
+            assert archive_run(home, *wrong).code == 2
+        with pytest.raises(context_archive.ArchiveError, match="older_than_days.*-1"):
+            context_archive.prune_archives(older_than_days=-1)
         nowhere = home.parent / "nowhere" / "x.jsonl"
         assert archive_run(home, "export", str(nowhere)).err.decode().endswith("'%s'\n" % nowhere)
 
