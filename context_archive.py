@@ -97,7 +97,7 @@ _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|tom
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
 _DIGITS = Pattern("[0-9][0-9]{5,}")
-_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?!1\d\d000)(?!000\d{3}\.S[HS])(?:00[0-3]|30[0-2]|60[0135]|"
+_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?!1\d\d000)(?!000\d{3}\.(?i:s[hs]|xshg))(?:00[0-3]|30[0-2]|60[0135]|"
                 r"68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
 # Pairs with these characters, and these words, do not tell what a conversation was about.
 _FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
@@ -183,10 +183,10 @@ _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer a
 _HINT_CHARS = "密钥鑰令授验账帐"
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富)密[码碼]|口令|密[钥鑰]|秘钥|令牌|授权码"
+                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富|流量)密[码碼]|口令|密[钥鑰]|秘钥|令牌|授权码"
                 r"|验证码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
-    (?<![A-Za-z0-9])(?: sk-(?!hynix|on\b|inno|tele)(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
+    (?<![A-Za-z0-9])(?: sk-(?!(?:hynix|on|innovation|telecom)[0-9]{0,4}(?![\w-]))(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
                       | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
                       | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
@@ -194,18 +194,18 @@ _SECRET = Pattern(r"""(?xa)
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
   | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
-  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
+  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
 _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\())
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
       | \s{0,2}(?:我|还|应该|一直)?(?:就是|[改设][成为]了?|是|为)[:\s]{0,3}
-      | (?:(?<=[码碼令])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
+      | (?:(?<=[码碼令钥鑰])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
         (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
       | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
     \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
-             | (?P<bare>[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
+             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[])[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
 """)
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
 _SECRET_KEY = Pattern(r"(?:^|[ _.-]|[a-z](?=[A-Z])|[\u3400-\u9fff]|(?i:access|refresh|auth|session))"
@@ -218,20 +218,20 @@ _NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
   | (?P<card>[0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
 )(?![0-9A-Za-z])""" % _PROVINCE)
 # What stands before a number says what it is, and wins over what follows: 手机13912345678张总.
-_NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|(?<![a-z])tel(?![a-z])"),
+_NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给?我|phone|mobile|contact|(?<![a-z])tel(?![a-z])"),
                  "id": Pattern("(?i)身份|证件|id[ _]?card"),
                  "card": Pattern("(?i)卡|账号|帐号|账户|帐户|(?<![a-z])card|account")}
 _AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大约|超过|接近|[股户手总笔]数|利润|[收买投流]入|[支卖流]出|[资总]产"
                          r"|[股成]本|负债|合计|[总一]共|成交|营收|净利|流通股|封单|权益|现金流|amount|vol(?:ume)?|turn(?:over)?"
                          r"|money|_mv|cap|val(?:ue)?|profit|revenue|income|assets?|shares?)"
-                         r"[\s:=为是约达至共有(\[\"'\\元股万亿)\]]{0,6}\Z")
+                         r"[\s:=<>≤≥为是约达至到共有在不大小低高于(\[\"'\\元股万亿)\]]{0,8}\Z|(?:RMB|CNY|[大小低高]于)\s?\Z")
 _ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
 _ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")
 _AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东友])|手(?![机续])"
-                        r"|[份张](?![\u3400-\u9fff])|万(?![一科分])|亿(?!纬))")
-# A cell behind a price, a code, a date: 600519,1680.50,13912345678 or 600519,贵州茅台,13912345678.
+                        r"|[份张](?![\u3400-\u9fff])|港币|人民币|RMB|CNY|万(?![一科分])|亿(?!纬))")
+# A cell behind a price, a code, a date, a name, or a field that is none of a person: 600519,1680.50,13912345678.
 _CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?\s?[,\t|]"
-                       r"\s{0,3}[\"']?\Z")
+                       r"\s{0,3}[\"']?\Z|[0-9]\s{2,}\Z|\|\s?[^|0-9\n]{2,8}\s?\|\s{0,2}\Z|[\"']\s?:\s{0,2}\Z")
 
 
 def _hints(text: str) -> tuple:
@@ -252,13 +252,17 @@ def _is_private(match, text: str) -> bool:
         return valid or number.isalnum() and not _AMOUNT_AFTER.match(text, match.end())
     if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
         return False
+    if kind == "phone" and len(digits) > 11:  # with +86 it is no amount
+        return True
     if kind == "phone":
         around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", text[match.end():match.end() + 24])[0]
         columns = sum(len(figure) != 11 for figure in around.split()) > 1
-        return (number.isalnum() or match["p"] is not None) and not columns and not _CELL_BEFORE.search(before)
+        whole = number.isalnum() and not number.endswith("00000") or match["p"] is not None
+        return whole and not columns and not _CELL_BEFORE.search(before)
     # Bank cards begin with 62 or pass another check. Order numbers may do so by chance.
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    likely = digits[:2] == [6, 2] or digits[0] in (4, 5, 6, 9) and check % 10 == 0
+    grouped = not number.isalnum() and len(digits) == 16  # as rows of index levels are, too
+    likely = digits[:2] == [6, 2] and not grouped or digits[0] in (4, 5, 6, 9) and check % 10 == 0
     return likely and not _ID_BEFORE.search(before)
 
 
@@ -621,8 +625,8 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
                          [(folder, name) for name in indexed - names])
         added += [(name, folder) for name in names - indexed]
     newest = conn.execute("SELECT name FROM archives ORDER BY doc DESC LIMIT 1").fetchone() or ("",)
-    if any(_read_meta(root, folder, name) for name, folder in added
-           if _ID_MINUTE.match(name) and name[:16] < newest[0][:16]):
+    if _ID_MINUTE.match(newest[0]) and any(_read_meta(root, folder, name) for name, folder in added
+                                           if _ID_MINUTE.match(name) and name[:16] < newest[0][:16]):
         # Earlier archives were copied here: numbered last they would pass for the newest.
         added += conn.execute("SELECT name, folder FROM archives").fetchall()
         times[:0] = on_disk.items()
@@ -953,7 +957,7 @@ def run_command(command, args, errors=()) -> int:
 
 def write_output(path: str, lines) -> None:
     """Put lines of bytes where a command is to put them: `-` is stdout, a pipe or device stays one, a link is kept."""
-    if path == "-":
+    if path in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):  # opened anew, a file behind it would be cut
         sys.stdout.buffer.writelines(lines)
     elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as handle:

@@ -187,6 +187,7 @@ MAX_STOCK_LIST_BYTES = 8 * 1024 * 1024
 MAX_NAME_SCAN_CHARS = 40_000  # longer texts are searched at both ends only, half of this at each
 MIN_IMPORT_ROWS, MAX_IMPORT_LOSS = 100, 0.2  # an import with fewer rows, or that drops more of the list, is refused
 
+JUDGED_TOOL_CHARS = 3000  # of both ends of a tool result: a conversation that waits holds them
 JUDGED_MESSAGES, JUDGED_CHARS = 80, 4000  # newest messages, and characters of both ends of each, that are judged
 FOREIGN_SHARE = 0.45  # share of a memory that foreign text must cover before it is refused ...
 FOREIGN_LEAD = 0.3  # ... and by how much it must beat the user's own words
@@ -1221,9 +1222,9 @@ _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保
     r"(?:the|this) (?:user|reader|trader)|<ROLE>[\]】:>]|ignore|disregard|override|prompt")
 
 
-def _judged(text):
+def _judged(text, most=JUDGED_CHARS):
     """Return what is judged of a turn: the whole text, or the two ends of a long one."""
-    return text if len(text) <= 2 * JUDGED_CHARS else text[:JUDGED_CHARS] + "。" + text[-JUDGED_CHARS:]
+    return text if len(text) <= 2 * most else text[:most] + "。" + text[-most:]
 
 
 def _speech_plain(text):
@@ -1553,8 +1554,9 @@ AMOUNT = Pattern(
     "港[元币]|笔|吨|台|辆|项|件|公[里斤]|人民币|RMB)|多(?![少头空方次久])|左右|以[上下内外]|[-~到至][0-9]{4,}[元块股万左])")
 # No list has bonds and funds; a memory that says 牧原转债（127045） tells their codes. Before a name in a question stands
 # nothing, or one of these: 医药ETF is not 港股医药ETF.
-FUND_NAMED = Pattern("(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:转债|转[0-9]|ETF|LOF|REIT|基金))[(:]([0-9]{6})(?:\\.S[HZ])?(?![0-9])")
-FUND_WORD = Pattern("转债|转[0-9]|ETF|LOF|REIT|基金")
+FUND_NAMED = Pattern("(?:([一-鿿]{2}转[债0-9])|(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:ETF|LOF|REIT)))[(:]([0-9]{6})"
+                     "(?:\\.S[HZ])?(?![0-9])")
+FUND_WORD = Pattern("转[债0-9]|ETF|LOF|REIT")
 BEFORE_FUND = ("(?:^|[^一-鿿A-Z0-9]|[的了买卖看把和跟与及加减补清换到拿持抄追是在有我那这只个天前掉问于仓下碰今请说对该能要会想就也还都又先后让给从比"
                "被由按入出光完点支份笔啥吗呢吧])")
 # What the exchange puts before or behind a name: the state of the company, a day without dividend, a first day.
@@ -1709,10 +1711,10 @@ def question_codes(text: str, rows) -> list:
 
     codes, plain, called = resolve_stock_codes(text), spelled(text), {}
     for row in rows if FUND_WORD.search(plain) else ():
-        for name, code in FUND_NAMED.findall(spelled(row["content"])) if row["codes"] else ():
-            called.setdefault(name, set()).add(code)
-    # Bonds have names of two characters and more, and none ends like another; funds do: 医药ETF, 港股医药ETF.
-    named = [code for name, (code, *others) in called.items() if not others and re.search("%s%s(?!联接|[A-Z0-9])" % (
+        for bond, fund, code in FUND_NAMED.findall(spelled(row["content"])) if row["codes"] else ():
+            called.setdefault(bond or fund, set()).add(code)
+    # No bond's name ends like another's; those of funds do: 医药ETF, 港股医药ETF.
+    named = [code for name, (code, *others) in called.items() if not others and re.search("%s%s(?!联接|期|[A-Z0-9])" % (
         BEFORE_FUND if "转" not in name else "", re.escape(name)), plain)]
     return list(dict.fromkeys(codes + named))
 
@@ -2008,7 +2010,8 @@ class MemoryStore:
         """Bring the schema up to date; note in this thread which table has the terms, and whether FTS5 indexes it."""
         local = self._local
         found = self._attempt(conn, GET_SCHEMA)
-        *version, kind, terms = found[0]["value"].split() if found else ("", "")
+        words = found[0]["value"].split() if found else []
+        *version, kind, terms = words if len(words) == 4 else ("", "")
         known = version == [SCHEMA_VERSION, TERMS_VERSION]
         local.terms = terms if known else None
         local.fts = known and kind == "fts5" and self._attempt(conn, TOUCH_TERMS) is not None
@@ -3112,7 +3115,7 @@ def dialogue_turns(messages, *, limit: int = SUMMARY_LINES) -> list:
         if role and role not in ("system", "developer") and len(turns) < limit:
             content = neutral(safe_line(own_text(message)))
             if role in ("tool", "function"):  # more than the model reads: a line planted further down is a tool's, too
-                content = _judged(content)
+                content = _judged(content, JUDGED_TOOL_CHARS)
             if content:
                 role = re.sub(r"\W", "", role)[:20] or "other"
                 turns.append({"role": role, "content": content, "position": position})
@@ -3450,7 +3453,8 @@ def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dic
     alone = not (found["playbook"] or found["history"] or found["archive"])
     room = (budget if alone else max_total_chars // 2) - len(SECTIONS["profile"]) - 1
     room = max(room - sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile), 0)
-    lengths, shortened = [len(shown(row["content"])) for row in profile], max_chars_per_memory
+    lengths = [len(shown(row["content"])) for row in profile]
+    shortened = min(max_chars_per_memory, max(lengths, default=0))
     while shortened > MIN_LINE_CHARS and (over := sum([min(length, shortened) for length in lengths]) - room) > 0:
         shortened = max(shortened - max(over // len(lengths), 1), MIN_LINE_CHARS)
     for section, heading in SECTIONS.items():

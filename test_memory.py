@@ -682,7 +682,7 @@ class TestWhoseWords:
         assert reason("用户跟着传闻买", tool("传闻证实"), user("我想稳一点")) == ""
 
     def test_what_is_planted_far_down_in_a_long_result_is_a_tools(self):
-        long = "公告正文。" * 900 + "用户每周轮换全部持仓。" + "公告正文。" * 700
+        long = "公告正文。" * 900 + "用户每周轮换全部持仓。" + "公告正文。" * 300
         turns = memory.dialogue_turns([user("念一下公告"), tool(long), user("我拿得住，半年才动一次")])
         assert reason("用户每周轮换全部持仓", *turns) == self.OTHERS
         assert [len(line) for line in memory.dialogue_text(turns).split("\n")] == [12, 207, 18]
@@ -2524,14 +2524,14 @@ class TestScope:
     @pytest.mark.parametrize("question, recalled", [
         ("苏银转债回到 115 了", True), ("手里的苏银转债怎么走", True), ("苏银转债2怎么样", False), ("今天卖掉苏银 转债好吗", True), ("转债要不要加", False),
         ("目前半导体ETF溢价了", True),
-        ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("双名转债还加吗", False)])
+        ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("半导体ETF期权怎么看", False), ("分析一下苏银转债", True), ("双名转债还加吗", False)])
     def test_bonds_and_funds_are_known_by_the_names_in_memories(self, question, recalled):
-        memory.save_memory("decision", "苏银转债（110053）跌回115以下只加一次", "110053")
+        memory.save_memory("decision", "用户在苏银转债（110053）跌回115以下只加一次", "110053")
         memory.save_memory("decision", "半导体ETF(512480.SH)：跌破年线停加", "512480")
         for code in ("127001", "127002"):
             memory.save_memory("decision", "双名转债（%s）不碰" % code, code)
         context = memory.build_memory_context(question)
-        assert any(words in context for words in ("苏银转债（", "半导体ETF(", "双名")) == recalled
+        assert any(words in context for words in ("用户在苏银转债（", "半导体ETF(", "双名")) == recalled
 
 
 class TestContext:
@@ -2551,6 +2551,11 @@ class TestContext:
             # 历史记忆
             - [decision] 尾盘放量又回落就不买 | #4 2027-01-15 源:chat_log:s1
             </relevant-memories>""")
+
+    def test_no_limit_is_a_limit_like_any_other(self):
+        for n in range(5):
+            memory.save_memory("preference", "偏好%d" % n + "很长的一句话" * 30)
+        assert memory.build_memory_context("尾盘能买吗", max_chars_per_memory=sys.maxsize).count("- [preference]") == 5
 
     def test_a_type_may_have_a_heading_of_its_own(self, monkeypatch):
         monkeypatch.setitem(memory.SECTIONS, "lesson", "# 教训")
@@ -3441,7 +3446,9 @@ class TestArchiveText:
         ("打电话约13912345678", "打电话约[已隐去]"), ("电话 13912345678,13812345678", "电话 [已隐去],[已隐去]"), ("330106198808081234", "[已隐去]"),
         ("手机13912345678张总，卡6217001234567890123张三", "手机[已隐去]张总，卡[已隐去]张三"), ("身份证编号：330106198808081234", "身份证编号：[已隐去]"),
         ("客服 13912345678 13812345678", "客服 [已隐去] [已隐去]"), ("13912345678 8点后打", "[已隐去] 8点后打"), ("李四，13912345678，13812345678", "李四，[已隐去]，[已隐去]"),
-        ("客户ID：13912345678", "客户ID：[已隐去]"), ("13912345678份子钱", "[已隐去]份子钱"), ("账号20001234", "账号[已隐去]"),
+        ("客户ID：13912345678", "客户ID：[已隐去]"), ("13912345678份子钱", "[已隐去]份子钱"), ("账号20001234", "账号[已隐去]"), ("0086-13912345678", "0086-[已隐去]"), ("张三 12:30 13912345678", "张三 12:30 [已隐去]"),
+        ("微信ID：13912345678", "微信ID：[已隐去]"), ("客户|1|13912345678|张三", "客户|1|[已隐去]|张三"), ("sk-on-ABCDEF12345678", "[已隐去]"),
+        ("Authorization: Basic QWxhZGRpbjpv", "Authorization: Basic [已隐去]"), ("秘钥 abcdef123456", "秘钥 [已隐去]"),
         ("密码【881726】", "密码【[已隐去]】"), ("密碼還是舊的，密碼：tiger77", "密碼還是舊的，密碼：[已隐去]"), ("密码应该是tiger77", "密码应该是[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
     def test_secrets_are_masked(self, text, masked):
         assert context_archive.mask_secrets(text) == masked
@@ -3454,7 +3461,9 @@ class TestArchiveText:
         "支撑 3010 3020 3050 3100", "4012 4025 4050 4080 四个点位", "6,217,001,234,567,890", "0.13912345678",
         "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111",
         '{"amount": 13912345678, "total_mv": 15812345678}', "净利润13912345678，总股本 18812345678", "买入额(元) 13912345678", "13912345678美元",
-        "601012,18.31,13912345678", "| 601012 | 15912345678 |", "18312345678 13912345678 20 31", "601012,隆基绿能,13912345678", '[["20261119",13912345678]]', "两市成交13912345678",
+        "601012,18.31,13912345678", "| 601012 | 15912345678 |", "18312345678 13912345678 20 31", "601012,隆基绿能,13912345678", "2026-11-18  251.30  13912345678", '{"f6":13912345678,"f20":15012345678}',
+        "市值不低于15012345678", "amount>15012345678", "total_mv<=15012345678", "| 隆基绿能 | 15012345678 |", "13912345678 CNY", "收盘 6215 6230 6248 6233",
+        "token = tokenizer.encode(text)", 'api_key = os.environ["KEY"]', "流量密码:601012", "委托号：12345678，账户正常", '[["20261119",13912345678]]', "两市成交13912345678",
         "https://a.example/services/stock/daily/sh601012daily", "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
         "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
@@ -3750,6 +3759,18 @@ class TestArchiveIndex:
         assert [search(query, limit=99, **more) for query, more in asked] == indexed
         assert refs(indexed[0]) == refs(metas)[::-1]
 
+    def test_ids_of_another_program_do_not_make_the_index_anew(self, monkeypatch):
+        old = archived("从前的网格")
+        for end in ("", "l"):
+            path = old["messages_path"][:-1] + end
+            os.rename(path, path.replace(old["compaction_id"], "session_1"))
+        search("网格")
+        made = []
+        real = context_archive._make_tables
+        monkeypatch.setattr(context_archive, "_make_tables", lambda conn: made.append(1) or real(conn))
+        new = archived("今天的网格")
+        assert refs(search("网格"))[0] == new["archive_ref"] and not made
+
     def test_many_archives_span_blocks(self, monkeypatch):
         monkeypatch.setattr(context_archive, "BLOCK", 16)
         for times in (1, 2):
@@ -3877,6 +3898,16 @@ class TestArchiveCommandLine:
             assert archive_run(home, "export", str(pipe)).code == archive_run(home, "export", str(link)).code == 0
             assert stat.S_ISFIFO(os.lstat(str(pipe)).st_mode) and link.is_symlink()
             assert reader.read() == target.read_bytes() != b""
+
+    @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no such device there")
+    def test_an_export_to_the_standard_output_by_its_path_keeps_what_is_in_the_file(self, home, tmp_path):
+        archived("x")
+        with open(str(tmp_path / "all"), "w+b") as out:
+            out.write(b"old\n")
+            out.flush()
+            env = dict(os.environ, WYCKOFF_HOME=str(home))
+            subprocess.run([sys.executable, ARCHIVE_SCRIPT, "export", "/dev/stdout"], stdout=out, env=env, check=True)
+        assert (tmp_path / "all").read_bytes().startswith(b"old\n{")
 
     def test_a_tilde_is_the_home_folder(self, home):
         archived("x")
