@@ -492,6 +492,8 @@ SEARCH_TRIGGERS = (
 CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5(search_text, content='{terms}',"
                 " content_rowid='id', tokenize='unicode61')")
 DROP_TERMS = "DROP TABLE agent_memory_terms"
+INDEX_ROWS, CLEAR_INDEX = "SELECT * FROM agent_memory_terms_{name}", "DELETE FROM agent_memory_terms_{name}"
+FILL_INDEX = "INSERT INTO agent_memory_terms_{name} VALUES (?, ?)"
 TOUCH_TERMS = "SELECT 1 FROM agent_memory_terms LIMIT 0"  # fails where this SQLite has no FTS5
 _INDEX = "INSERT INTO agent_memory_terms(rowid, search_text) VALUES (new.id, new.search_text);"
 _FORGET = ("INSERT INTO agent_memory_terms(agent_memory_terms, rowid, search_text)"
@@ -2030,11 +2032,11 @@ class MemoryStore:
 
     @staticmethod
     def _attempt(conn, statement: str, values=()) -> list | None:
-        """The rows of a statement, None when there is no such table or module (another program's file, no FTS5)."""
+        """The rows of a statement, None without its table or module (another program's file, no FTS5, a damaged index)."""
         try:
             return conn.execute(statement, values).fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such" not in str(error):
+        except sqlite3.DatabaseError as error:
+            if not re.search("no such|vtable|fts5", str(error)):
                 raise
             return None
 
@@ -2630,12 +2632,12 @@ class MemoryStore:
         conn, local = self.get_db(), self._local
         problems = [row[0] for row in conn.execute("PRAGMA integrity_check(5)") if row[0] != "ok"]
         problems += [] if local.writable else ["数据库只读，不能保存"]
-        if local.fts and local.writable:
+        if local.writable:
             try:
                 with self.patience(0.0):
-                    conn.execute(CHECK_TERMS)
+                    conn.execute(CHECK_TERMS if local.fts else TOUCH_TERMS)
             except sqlite3.OperationalError:
-                pass  # another program is writing: the check needs the lock, a look does not wait for it
+                pass  # no FTS5, or another program is writing: the check needs the lock, a look does not wait for it
             except sqlite3.DatabaseError as error:
                 problems.append("agent_memory_terms: %s；doctor --fix 重建索引" % error)
         pending = self.list_pending()
@@ -2653,8 +2655,19 @@ class MemoryStore:
         if os.path.exists(self.db_path):
             with self.transaction() as conn:
                 conn.execute(PUT_STATE, ("schema", ""))  # then all that is derived is made anew
+                if self._attempt(conn, TOUCH_TERMS) is None:
+                    self._empty_index(conn)
                 self._complete_schema(conn)
             self.init_db()
+
+    def _empty_index(self, conn) -> None:
+        """Put the tables of an empty index into a damaged one, which could else not even be dropped."""
+        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+            if self._attempt(fresh, CREATE_TERMS.format(terms="agent_memory")) is not None:
+                for name in ("data", "config"):
+                    rows = fresh.execute(INDEX_ROWS.format(name=name)).fetchall()
+                    if self._attempt(conn, CLEAR_INDEX.format(name=name)) is not None:
+                        conn.executemany(FILL_INDEX.format(name=name), rows)
 
 
 # ----------------------------------------------------------------------------------------------------- Default store

@@ -1351,6 +1351,29 @@ class NoFts(sqlite3.Connection):
             self.execute(sql, row)
 
 
+class TestDamagedIndex:
+    @pytest.mark.parametrize("table", ["data", "config", "idx", "docsize"])
+    def test_it_costs_no_memory_and_is_made_anew(self, home, run, table):
+        memory.save_memory("preference", "只在尾盘买入")
+        if not memory._default._local.fts:
+            pytest.skip("no FTS5 here")
+        memory.close_db()
+        with contextlib.closing(sqlite3.connect(str(home / "wyckoff.db"))) as conn:
+            conn.execute("DELETE FROM agent_memory_terms_" + table)
+            conn.commit()
+        assert "只在尾盘买入" in memory.build_memory_context("尾盘能买吗") and memory.save_memory("preference", "单票两成") == 2
+        memory.close_db()
+        assert run("doctor", "--fix")[0] == 0 and run("doctor")[0] == 0
+        assert texts(memory.search_memory_fts("尾盘")) == ["只在尾盘买入"]
+
+    @pytest.mark.parametrize("schema", ["", "1", "a b c d e"])
+    def test_an_unreadable_note_of_the_schema_is_written_anew(self, home, schema):
+        memory.save_memory("preference", "只在尾盘买入")
+        memory.get_db().execute("UPDATE memory_state SET value = ? WHERE key = 'schema'", (schema,))
+        memory.close_db()
+        assert texts(memory.search_memory_fts("尾盘")) == ["只在尾盘买入"]
+
+
 class TestWithoutFts5:
     @pytest.fixture
     def no_fts(self, monkeypatch):
