@@ -669,7 +669,7 @@ _WRAPPER = Pattern(r"[<＜]\s{0,8}(?=/?\s{0,8}(?:relevant[-_\s]?memories|current
 
 def neutral(text: str) -> str:
     """The text with our own tags and chat marks made harmless (‹ for <); any other < and > stays as it is."""
-    return _WRAPPER.sub("‹", text) if "<" in text or "＜" in text else text
+    return _WRAPPER.sub("‹", text)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -681,7 +681,7 @@ def shown(text: str) -> str:
 def own_text(message: dict) -> str:
     """The words of a turn itself: its raw content, for a user's turn without recalled memories and their wrappers."""
     raw = message.get("_raw_content")
-    text = context_archive.message_text(message if raw is None else dict(message, content=raw))
+    text = context_archive.message_text(message if raw is None else raw)
     if message.get("role") != "user":  # what a tool or the assistant wraps like a memory is theirs, and judged as such
         return text
     while CONTEXT_OPEN in text:
@@ -698,7 +698,8 @@ _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二�
 _TERM_UNITS = {"%": "pct", "个百分点": "pct", "个点": "pct", "天": "日", "天线": "日线", "个月": "月", "支": "只", "块": "元",
                "厘米": "cm"}
 _TERM_SPOKEN_UNITS = ("成", "个点", "个百分点", "日线", "天线")  # a number in characters counts only with one of these
-_TERM_DIGITS = dict(zip("零一二两三四五六七八九", (0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9)))
+_TERM_NUMERALS = {ten + one: str(10 * tens + ones) for ones, one in enumerate(["", *"一二三四五六七八九"])
+                  for ten, tens in [("", 0), ("十", 1), *((n + "十", i) for i, n in enumerate("一二三四五六七八九", 1))]}
 _TERM_HOURS = (("c早盘", "0915", "1000"), ("c尾盘", "1430", "1500"))  # the concept, its first and last minute
 
 
@@ -738,13 +739,10 @@ def _term_concepts(text: str) -> tuple:
 
 
 def _term_number(digits: str) -> str:
-    """'1.50' -> '1p5', '8' -> '8', '八' -> '8', '二十' -> '20', '十五' -> '15'."""
+    """'1.50' -> '1p5', '8' -> '8', '八' -> '8', '二十' -> '20', '十五' -> '15'; 三四, a range, stays as it is."""
     if digits[0].isdigit():
         return (digits.rstrip("0").rstrip(".") if "." in digits else digits).replace(".", "p")
-    if "十" not in digits:
-        return "".join(str(_TERM_DIGITS[c]) for c in digits)
-    tens, _, ones = digits.partition("十")
-    return "%d%d" % (_TERM_DIGITS.get(tens[-1:], 1), _TERM_DIGITS.get(ones[:1], 0))
+    return _TERM_NUMERALS.get(digits.replace("两", "二"), digits)
 
 
 def _term_numbers(text: str) -> list:
@@ -823,8 +821,6 @@ def _extract_keywords(text: str) -> list:
 
 
 # -- comparing --
-_SAME_NUMERALS = {ten + one: str(10 * tens + ones) for ones, one in enumerate(["", *"一二三四五六七八九"])
-                  for tens, ten in enumerate(["", "十", *(digit + "十" for digit in "二三四五六七八九")])}
 # Only before a measure word: 万一, 十字星 and 二次 (确认) are words, 三四天 is a range.
 _SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日)")
 _SAME_PERCENT = Pattern(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:\.\d{1,4})?)(?:个点|(成)(?![交本功]))")
@@ -840,7 +836,7 @@ def normalise(text: str) -> str:
     # decimal points and clock colons stay: >5% is not <5%, 1.5成 is not 15成.
     text, rest = unicodedata.normalize("NFKC", text[:COMPARE_CHARS]).lower(), text[COMPARE_CHARS:]
     text = text.translate(_SAME_SIGNS).replace(">=", "≥").replace("<=", "≤")
-    text = _SAME_NUMERAL.sub(lambda m: _SAME_NUMERALS.get(m.group(), m.group()), text)
+    text = _SAME_NUMERAL.sub(lambda m: _term_number(m.group()), text)
     text = _SAME_PERCENT.sub(lambda m: "%.6g%%" % (float(m.group(1) or m.group(2)) * (10 if m.group(3) else 1)), text)
     text = _SAME_MARKS.sub("|", _SAME_WEIGHTLESS.sub("", text))
     return re.sub(r"(?<!\d)\||\|(?!\d)", "", text) + rest  # 3、5天 is not 35天
@@ -885,7 +881,6 @@ _REPLY_NOTHING = Pattern(r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|
     r"[（(，,。.；;！!—–])|no (?:new |clear )?(?:memories|preferences|decisions)\b|(?=.{0,40}?(?:[无無没沒未]|"
     r"不[足涉存包]))(?:不[足涉存包]|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得找看见透露明确显新的相关具稳定值需要"
     "可长期记記忆憶住录保存入偏好决決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
-_REPLY_ECHOES = set(map(normalise, PROMPT_EXAMPLES))
 _REPLY_JSON_START = Pattern(r"\{\s{0,20}[\"}]|\[\s{0,20}[\"{\]]")
 
 
@@ -917,17 +912,14 @@ def _reply_json_lines(value, label: str = ""):
 
 def _reply_lines(text: str) -> list:
     """The lines of an answer, JSON turned into tagged ones; none for an empty JSON answer."""
-    lines, start = [], _REPLY_JSON_START.search(text)
-    if not start:
-        return text.replace("\\n", "\n").replace("\\", "").split("\n")
+    lines, end = [], 0
     try:
-        while start:
+        while start := _REPLY_JSON_START.search(text, end):
             value, end = json.JSONDecoder(strict=False).raw_decode(text, start.start())
-            lines.extend(_reply_json_lines(value))
-            start = _REPLY_JSON_START.search(text, end)
+            lines += _reply_json_lines(value)
     except (ValueError, RecursionError):
         raise ReplyError("the JSON of the reply is cut short: %r" % text[-80:]) from None
-    return lines
+    return lines if end else text.replace("\\n", "\n").replace("\\", "").split("\n")
 
 
 def _reply_items(lines: list, layers: bool) -> list:
@@ -935,7 +927,7 @@ def _reply_items(lines: list, layers: bool) -> list:
     found, group, opened = [], "", False
     for line in map(str.strip, lines):
         tag, body = _REPLY_TAG.match(line), _REPLY_LEAD.sub("", line)
-        listed, last = body != line, found[-1][1].rstrip() if opened else ""
+        listed, last = body != line, found[-1][1] if opened else ""
         if found and _REPLY_RUNAWAY.match(body):
             break
         if tag:
@@ -964,7 +956,7 @@ def _reply_memories(reply, asked: str) -> list:
         content = _REPLY_QUOTED.sub(r"\1", _REPLY_LEAD.sub("", content)).strip("` ")
         key = normalise(content)
         if MEMORY_TYPES[kind].asked == asked and not (
-                key in _REPLY_ECHOES or _REPLY_PLACEHOLDER.fullmatch(key) or _REPLY_NOTHING.match(content)):
+                key in map(normalise, PROMPT_EXAMPLES) or _REPLY_PLACEHOLDER.fullmatch(key) or _REPLY_NOTHING.match(content)):
             items.setdefault((kind, key), (kind, content))
     if lines and not items and not any(map(_REPLY_NOTHING.match, re.split(r"[，,。；;：:！!|\]］】（(]", "。".join(lines)))):
         raise ReplyError("no memory and no clear 'nothing' in the reply %r" % reply[-80:])
@@ -1038,8 +1030,9 @@ def find_duplicate(content: str, rows, *, codes=None) -> int | None:
             continue
         if other == mine:
             return row["id"]
-        if near is None and _SAME_FILLER.sub("", other) == _SAME_FILLER.sub("", mine):
-            near = row["id"] if similarity(mine, other) >= DUPLICATE_SIMILARITY else None
+        if (near is None and _SAME_FILLER.sub("", other) == _SAME_FILLER.sub("", mine)
+                and similarity(mine, other) >= DUPLICATE_SIMILARITY):
+            near = row["id"]
     return near
 
 
