@@ -549,13 +549,10 @@ def _open_index(root: str) -> sqlite3.Connection:
 
 def _bits(conn, term: str, since: int = 0) -> int:
     """The archives of a term as one large integer: bit n for archive n, counted from a block on."""
-    bits, sql = bytearray(), "SELECT block, docs FROM postings WHERE term = ? AND block >= ? ORDER BY block"
-    for block, docs in conn.execute(sql, (term, since)):
-        # Most terms are in one archive only: a row then holds its number in the block, no bitmap.
-        docs = 1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")
-        bits.extend(bytes((block - since) * BLOCK // 8 - len(bits)))
-        bits.extend(docs.to_bytes(BLOCK // 8, "little"))
-    return int.from_bytes(bits, "little")
+    rows = conn.execute("SELECT block, docs FROM postings WHERE term = ? AND block >= ?", (term, since))
+    # Most terms are in one archive only: a row then holds its number in the block, no bitmap.
+    return sum((1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")) << (block - since) * BLOCK
+               for block, docs in rows)
 
 
 def _make_tables(conn) -> None:
@@ -569,11 +566,12 @@ def _add_archives(conn, root: str, places: list) -> None:
     while places:
         block, first = divmod(doc, BLOCK)
         batch, places = places[:BLOCK - first], places[BLOCK - first:]
-        metas = ((name, folder, _read_meta(root, folder, name)) for name, folder in batch)
-        found = sorted((_created(meta), name, folder, meta) for name, folder, meta in metas if meta)
+        metas = ((_read_meta(root, folder, name), folder) for name, folder in batch)
+        found = sorted(((meta, folder) for meta, folder in metas if meta), key=lambda one: _created(one[0]))
         postings, tokens = defaultdict(int), defaultdict(int)
-        for position, (_when, _name, _folder, meta) in enumerate(found, first):
-            bit = 1 << position
+        for number, (meta, folder) in enumerate(found, doc):
+            conn.execute("INSERT INTO archives VALUES (?, ?, ?)", (number, folder, meta["compaction_id"]))
+            bit = 1 << number % BLOCK
             for term in (_ALL, _OF_SESSION + meta["session_id"], *(meta["codes"] or [_NO_CODE])):
                 postings[term] |= bit
             text = "\n".join([*meta["keywords"], *meta["files"], meta["summary"]])[:INDEX_TEXT_CHARS]
@@ -582,16 +580,11 @@ def _add_archives(conn, root: str, places: list) -> None:
         for token, bits in tokens.items():  # few tokens are in one archive only: their terms are looked up once
             for term in _token_terms(token):
                 postings[term] |= bits
-        rows = []
         for term, bits in sorted(postings.items()):
-            if first:  # the block has rows already
-                bits |= _bits(conn, term, block)
+            bits |= _bits(conn, term, block) if first else 0  # the block may have rows already
             one = bits & (bits - 1) == 0
-            packed = bits.bit_length() - 1 if one else bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0")
-            rows.append((term, block, packed))
-        conn.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", rows)
-        conn.executemany("INSERT INTO archives VALUES (?, ?, ?)",
-                         [(number, folder, name) for number, (_when, name, folder, *_) in enumerate(found, doc)])
+            docs = bits.bit_length() - 1 if one else bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0")
+            conn.execute("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", (term, block, docs))
         doc += len(found)
         conn.execute("COMMIT")  # an agent may end before all is done: the next one goes on from here
         conn.execute("BEGIN")
