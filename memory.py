@@ -2546,12 +2546,16 @@ class MemoryStore:
         when one of the same type, content and codes is there, of the same date or, unless superseded, alive; a known
         one that has been superseded meanwhile is so here, too.
         """
-        given, damaged, new_ids, fresh = {}, [], {}, {}
+        given, damaged, fresh, ids = {}, [], {}, {}
+        part, new_ids = 0, collections.defaultdict(dict)  # of each export, where a file holds several
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     row = _importable(line)
-                    given[row["id"], _identity(row), row["created_at"]] = row
+                    key = row["id"], _identity(row), row["created_at"]
+                    if ids.setdefault(row["id"], key) != key:  # another memory of the same id: the next export begins
+                        part, ids = part + 1, {row["id"]: key}
+                    given[part, key] = dict(row, part=part)
                 except (ValueError, RecursionError, MemoryStoreError) as error:
                     damaged.append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
@@ -2559,13 +2563,14 @@ class MemoryStore:
             fitting = self._fitting([row for row, known in rows if not known])
             for row, known in rows:
                 if known:
-                    new_ids[row["id"]] = known["id"]
-                elif row["id"] in fitting:
-                    new_ids[row["id"]] = id = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
-                    fresh[id] = parse_metadata(row["metadata"])
-            conn.executemany(SET_METADATA, [(_with_new_ids(meta, new_ids), id) for id, meta in fresh.items() if meta])
+                    new_ids[row["part"]][row["id"]] = known["id"]
+                elif (row["part"], row["id"]) in fitting:
+                    id = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
+                    new_ids[row["part"]][row["id"]], fresh[id] = id, row
+            metas = [(parse_metadata(row["metadata"]), new_ids[row["part"]], id) for id, row in fresh.items()]
+            conn.executemany(SET_METADATA, [(_with_new_ids(meta, named), id) for meta, named, id in metas if meta])
             for row, known in rows:
-                successor = new_ids.get(_successor(parse_metadata(row["metadata"])))
+                successor = new_ids[row["part"]].get(_successor(parse_metadata(row["metadata"])))
                 if known and known["id"] not in superseded and successor not in (None, known["id"]):
                     self.supersede_memory(known["id"], successor)
             pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row, _ in rows})
@@ -2588,7 +2593,7 @@ class MemoryStore:
         return out
 
     def _fitting(self, rows) -> set:
-        """The ids of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
+        """(part, id) of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
         there, now, counts, fitting = self._snapshot(), self.clock(), collections.Counter(), set()
         places = [(row["id"] in there.superseded, -min(row["_time"] or 0.0, now), row, False) for row in there.rows]
         places += [("superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now), row, True)
@@ -2596,7 +2601,7 @@ class MemoryStore:
         for *_, row, is_new in sorted(places, key=operator.itemgetter(0, 1)):
             counts[row["memory_type"]] += 1
             if is_new and counts[row["memory_type"]] <= memory_type_of(row["memory_type"]).cap:
-                fitting.add(row["id"])
+                fitting.add((row["part"], row["id"]))
         return fitting
 
     # -- self-check --

@@ -3028,6 +3028,18 @@ class TestExportAndImport:
         store.delete_memory(gone)
         store.get_db().execute("UPDATE agent_memory SET created_at = '2026-10-01T09:30:00+08:00' WHERE id = 4")
 
+    def test_two_exports_in_one_file_keep_their_chains_apart(self):
+        def line(id, content, **metadata):
+            return json.dumps({"id": id, "memory_type": "preference", "content": content, "metadata": metadata,
+                               "created_at": "2026-11-0%d 01:00:00" % (id + len(content) % 5)})
+        one = [line(1, "止损线8%", superseded_by=2), line(2, "止损线5%", supersedes=[1])]
+        other = [line(1, "只在尾盘买入"), line(2, "补仓只补一次")]
+        for _ in range(2):
+            memory._default.import_rows(one + other)
+            assert sorted(contents(live=True)) == ["只在尾盘买入", "止损线5%", "补仓只补一次"]
+        old, = (row for row in memory.get_recent_memories() if row["content"] == "止损线8%")
+        assert [row["content"] for row in memory.trace_memory(old["id"])["superseded_by"]] == ["止损线5%"]
+
     def test_a_code_that_is_a_number_is_one(self):
         row = {"id": 1, "memory_type": "decision", "content": "跌破年线减仓", "created_at": "2026-11-01 01:00:00", "codes": 2594}
         memory._default.import_rows([json.dumps(row)])
