@@ -13,7 +13,7 @@ An *archive* is two files: `<root>/<session folder>/<id>.jsonl`, a record `{"ind
 Folders are 0700, files 0600, secrets masked. The files are the truth: `.index.sqlite3` in the root makes a search
 independent of how many there are, may be deleted at any time, and is made anew in memory where it cannot be used.
 Writing raises OSError and leaves nothing behind. A damaged file costs itself only: reading raises OSError when the root
-itself cannot be read, and nothing else.
+itself cannot be read, and an export says what it leaves out.
 
 Command line: `python context_archive.py --help`. memory.py shares the helpers. Python 3.8 or later. Licence: MIT.
 """
@@ -183,10 +183,11 @@ _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer a
 _HINT_CHARS = "密钥鑰令授验账帐"
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富|流量)密[码碼]|口令|密[钥鑰]|秘钥|令牌|授权码"
-                r"|验证码|(?P<count>token))")
+                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富|流量)密[码碼]|口令|密[钥鑰]|秘钥|令牌"
+                r"|授权码|验证码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
-    (?<![A-Za-z0-9])(?: sk-(?!(?:hynix|on|innovation|telecom)[0-9]{0,4}(?![\w-]))(?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
+    (?<![A-Za-z0-9])(?: sk-(?!(?:hynix|on|innovation|telecom)[0-9]{0,4}(?![\w-]))
+                          (?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
                       | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
                       | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
@@ -194,7 +195,8 @@ _SECRET = Pattern(r"""(?xa)
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
   | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
-  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
+  | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)
+    [0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
@@ -230,8 +232,8 @@ _ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")
 _AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东友])|手(?![机续])"
                         r"|[份张](?![\u3400-\u9fff])|港币|人民币|RMB|CNY|万(?![一科分])|亿(?!纬))")
 # A cell behind a price, a code, a date, a name, or a field that is none of a person: 600519,1680.50,13912345678.
-_CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?\s?[,\t|]"
-                       r"\s{0,3}[\"']?\Z|[0-9]\s{2,}\Z|\|\s?[^|0-9\n]{2,8}\s?\|\s{0,2}\Z|[\"']\s?:\s{0,2}\Z")
+_CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?"
+                       r"\s?[,\t|]\s{0,3}[\"']?\Z|[0-9]\s{2,}\Z|\|\s?[^|0-9\n]{2,8}\s?\|\s{0,2}\Z|[\"']\s?:\s{0,2}\Z")
 
 
 def _hints(text: str) -> tuple:
@@ -242,7 +244,7 @@ def _hints(text: str) -> tuple:
 
 
 def _is_private(match, text: str) -> bool:
-    """Whether a match of _NUMBER is a phone, identity or card number, and not an amount, an order, columns of figures."""
+    """Whether a match of _NUMBER is a phone, identity or card number, and no amount, order or column of figures."""
     number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 24):match.start()]
     if _NAMES_BEFORE[kind].search(before[-16:]) and not _AMOUNT_BEFORE.search(before):
         return True
@@ -903,7 +905,7 @@ def display_width(text: str) -> int:
 
 
 def print_table(rows: list, columns: list) -> None:
-    """Print dicts as a table; columns are (key, title). The widest but the first give way until it fits the terminal."""
+    """Print dicts as a table; columns are (key, title). All but the first give way until it fits the terminal."""
     import shutil
     lines = [[title for _key, title in columns]]
     for values in ([row.get(key) for key, _title in columns] for row in rows):

@@ -1462,9 +1462,9 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
     has no threshold that holds in a store of five rows as in one of three hundred.
     A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and
-    BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its pipelines, scaled by its
-    share of the best evidence, times the decay. Keywords confirm; one that is no term of the question (a host's own)
-    brings a row when it is rare enough to be evidence by itself.
+    BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its
+    pipelines, scaled by its share of the best evidence, times the decay. Keywords confirm; one that is no term of the
+    question (a host's own) brings a row when it is rare enough to be evidence by itself.
     """
     own = [word for word in keywords if word not in weights]
     held = [[word for word in own if word in row["content"]] for row in rows] if own else [[]] * len(rows)
