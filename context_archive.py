@@ -248,24 +248,25 @@ def _is_private(match, text: str) -> bool:
     number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 24):match.start()]
     if _NAMES_BEFORE[kind].search(before[-16:]) and not _AMOUNT_BEFORE.search(before):
         return True
+    if kind == "phone" and number[0] == "8":  # with +86 it is no amount
+        return True
+    if kind == "phone":
+        around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", text[match.end():match.end() + 24])[0]
+        columns = sum(len(figure) != 11 for figure in around.split()) > 1
+        whole = number.isalnum() and not number.endswith("00000") or match["p"] is not None
+        if columns or not whole or _CELL_BEFORE.search(before):
+            return False
     digits = [10 if digit in "Xx" else int(digit) for digit in number if digit.isalnum()]
     if kind == "id":  # it ends with a check digit
         valid = sum(digit << 17 - place for place, digit in enumerate(digits)) % 11 == 1
         return valid or number.isalnum() and not _AMOUNT_AFTER.match(text, match.end())
     if _AMOUNT_AFTER.match(text, match.end()) or _AMOUNT_BEFORE.search(before) or _ORDER_BEFORE.search(before):
         return False
-    if kind == "phone" and len(digits) > 11:  # with +86 it is no amount
-        return True
-    if kind == "phone":
-        around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", text[match.end():match.end() + 24])[0]
-        columns = sum(len(figure) != 11 for figure in around.split()) > 1
-        whole = number.isalnum() and not number.endswith("00000") or match["p"] is not None
-        return whole and not columns and not _CELL_BEFORE.search(before)
     # Bank cards begin with 62 or pass another check. Order numbers may do so by chance.
     check = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
     grouped = not number.isalnum() and len(digits) == 16  # as rows of index levels are, too
     likely = digits[:2] == [6, 2] and not grouped or digits[0] in (4, 5, 6, 9) and check % 10 == 0
-    return likely and not _ID_BEFORE.search(before)
+    return kind == "phone" or likely and not _ID_BEFORE.search(before)
 
 
 def _is_private_field(name: str, value: int) -> bool:
