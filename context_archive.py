@@ -327,15 +327,18 @@ def _plain(value, ancestors=()):
     return masked
 
 
-def _written(value) -> tuple:
-    """(the value that can be written in its place, its line of JSON as bytes). Most values are their own."""
+def _written(value, plain: bool = False) -> tuple:
+    """(the value that can be written in its place, its line of JSON as bytes). Most values are their own.
+
+    `plain`: what it consists of is plain and masked already.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        usual = (text.count("{") + text.count("[") <= MAX_DEPTH and '"_raw_content"' not in text
-                 and '"_memory_context"' not in text and not any(_hints(text)))
+        plain = plain or (text.count("{") + text.count("[") <= MAX_DEPTH and '"_raw_content"' not in text
+                          and '"_memory_context"' not in text and not any(_hints(text)))
     except Exception:  # somebody else's class may raise anything
-        usual = False
-    if not usual:
+        plain = False
+    if not plain:
         value = _plain(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     for separator in "\u2028\u2029\x85":  # other readers split lines at them
@@ -511,7 +514,7 @@ def _write_archive(root: str, meta: dict, lines) -> None:
             if time.time() - os.lstat(left).st_mtime > STALE_S:
                 os.unlink(left)
     meta["messages_path"] = os.path.join(place, name + ".jsonl")
-    data = _written(meta)[1]
+    data = _written(meta, plain=True)[1]
     if len(data) > MAX_META_BYTES:
         raise OSError(errno.EFBIG, "summary and anchors of more than %d bytes" % MAX_META_BYTES, name + ".json")
     write_private(meta["messages_path"], lines)
