@@ -116,6 +116,11 @@ def one_line(text: str, limit: int) -> str:
     return line[:limit - 1] + "…" if len(line) > limit else line
 
 
+def both_ends(text: str, most: int, joint: str = "\n") -> str:
+    """The text, of a longer one its first and its last `most` characters."""
+    return text if len(text) <= 2 * most else text[:most] + joint + text[-most:]
+
+
 def message_text(message) -> str:
     """The text of a chat message: its content, or the text parts of a list; '' when there is none."""
     content = message.get("content") if isinstance(message, dict) else message
@@ -164,10 +169,11 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
     users = [summary, *(message_text(message) for message in fields if message.get("role") == "user")]
     others = [message_text(message) for message in fields if message.get("role") != "user"]
     calls = [str(message.get("tool_calls", "")) for message in fields]
-    own = "\n".join(users)[:TERM_TEXT_CHARS]
+    said = "\n".join(users)
+    own = said[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
     # The resolver knows what is no code (本金100000), and is too slow for megabytes.
-    codes = [*code_resolver(own), *codes_in_text("\n".join(["\n".join(users)[TERM_TEXT_CHARS:], *others, *calls]))]
+    codes = [*code_resolver(own), *codes_in_text("\n".join([said[TERM_TEXT_CHARS:], *others, *calls]))]
     files = _FILE.findall(own + "\n" + rest)
     often = [Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS) for text in (own, rest)]
     keywords = _telling(term for counted in often for term, _count in counted)
@@ -243,18 +249,22 @@ def _hints(text: str) -> tuple:
     return named, wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
 
 
+def _in_columns(before: str, after: str) -> bool:
+    """Whether a number stands beside two figures that are no phone numbers, or behind a cell of a table."""
+    around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", after)[0]
+    return sum(len(figure) != 11 for figure in around.split()) > 1 or bool(_CELL_BEFORE.search(before))
+
+
 def _is_private(match, text: str) -> bool:
     """Whether a match of _NUMBER is a phone, identity or card number, and no amount, order or column of figures."""
     number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 24):match.start()]
     if _NAMES_BEFORE[kind].search(before[-16:]) and not _AMOUNT_BEFORE.search(before):
         return True
-    if kind == "phone" and number[0] == "8":  # with +86 it is no amount
-        return True
     if kind == "phone":
-        around = re.split("[^0-9 -]", before)[-1] + " " + re.split("[^0-9 -]", text[match.end():match.end() + 24])[0]
-        columns = sum(len(figure) != 11 for figure in around.split()) > 1
-        whole = number.isalnum() and not number.endswith("00000") or match["p"] is not None
-        if columns or not whole or _CELL_BEFORE.search(before):
+        if number[0] == "8":  # with +86 it is no amount
+            return True
+        usual = number.isalnum() and not number.endswith("00000") or match["p"]  # 139 12345678 alone is two columns
+        if not usual or _in_columns(before, text[match.end():match.end() + 24]):
             return False
     digits = [10 if digit in "Xx" else int(digit) for digit in number if digit.isalnum()]
     if kind == "id":  # it ends with a check digit
@@ -404,12 +414,13 @@ def _stored_session(session: str) -> str:
 def pseudonym(text: str) -> str:
     """The text itself, or masked with a hash that tells it apart where it holds a secret (a phone number as a name)."""
     masked = mask_secrets(text)
-    return text if masked == text else "%s-%s" % (masked, _short_hash(text))
+    return text if masked == text else "%s-%s" % (masked, short_hash(text))
 
 
-def _short_hash(text: str) -> str:
+def short_hash(text: str, digits: int = 10) -> str:
+    """The first digits of the text's SHA-256, in hex."""
     import hashlib
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:10]
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:digits]
 
 
 def session_folder(session_id) -> str:
@@ -417,7 +428,7 @@ def session_folder(session_id) -> str:
     text = _session_id(session_id)
     if re.fullmatch(_SAFE_SESSION, text):
         return text
-    return "%s-%s" % (re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s", _short_hash(text))
+    return "%s-%s" % (re.sub("[^A-Za-z0-9_]+", "_", text)[:40].strip("_") or "s", short_hash(text))
 
 
 # ---- Files ---------------------------------------------------------------------------------------------------------
@@ -689,9 +700,8 @@ def _ask(query, codes) -> tuple:
     text = query if isinstance(query, str) else ""
     if codes is None:
         codes = list(code_resolver(text)) or None
-    if len(text) > 2 * QUERY_EDGE_CHARS:
-        text = text[:QUERY_EDGE_CHARS] + "\n" + text[-QUERY_EDGE_CHARS:]
-    return codes, list(dict.fromkeys([*(codes or ()), *_telling(text_terms(text))]))[:MAX_QUERY_TERMS]
+    terms = _telling(text_terms(both_ends(text, QUERY_EDGE_CHARS)))
+    return codes, list(dict.fromkeys([*(codes or ()), *terms]))[:MAX_QUERY_TERMS]
 
 
 def create_context_archive(messages, summary: str, *, session_id="", archive_dir=None, tail_start=None,
@@ -767,7 +777,7 @@ def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, d
     for name, value in (("older_than_days", older_than_days), ("keep_bytes", keep_bytes)):
         if value is not None and not (isinstance(value, (int, float)) and value >= 0):
             raise ArchiveError("%s must be a number from 0 on: %r" % (name, value))
-    # By its own date: the index has what was copied here later as the newest.
+    # By their own dates: the index goes by ids, and those of another program need not begin with a time.
     for meta in sorted(list_archives(limit=sys.maxsize, archive_dir=archive_dir), key=_created, reverse=True):
         paths = [meta["messages_path"][:-1], meta["messages_path"]]  # the metadata first: it makes the archive
         try:
@@ -785,6 +795,10 @@ def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, d
     return gone
 
 
+def _lacks_messages(meta: dict, records: list) -> bool:
+    return not records and meta.get("message_count") != 0
+
+
 def export_archives(*, archive_dir=None, damaged=None) -> Iterator:
     """Yield every archive as one line of JSON in bytes, messages included, newest first.
 
@@ -792,7 +806,7 @@ def export_archives(*, archive_dir=None, damaged=None) -> Iterator:
     """
     for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
-        if not records and meta.get("message_count") != 0:  # an empty copy would bar the true one
+        if _lacks_messages(meta, records):  # an empty copy would bar the true one
             if not os.path.exists(meta["messages_path"]):  # it went meanwhile
                 continue
             if damaged is None:
@@ -811,7 +825,7 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
             item = json.loads(line)
             place, records = _REFERENCE.search(item["metadata"]["archive_ref"]), item["messages"]
             meta = dict(_plain(item["metadata"]), archive_ref=place.group())
-            if not isinstance(records, list) or not records and meta.get("message_count") != 0:
+            if not isinstance(records, list) or _lacks_messages(meta, records):
                 raise ValueError("messages: %r" % records)
             records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
             known = _load(root, *place.groups()) is not None

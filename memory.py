@@ -620,8 +620,7 @@ def session_key(session_id) -> str:
 
 def short_hash(text: str) -> str:
     """The first digits of the text's SHA-256, in hex."""
-    import hashlib
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:HASH_CHARS]
+    return context_archive.short_hash(text, HASH_CHARS)
 
 
 def decode_text(data: bytes) -> str:
@@ -786,8 +785,7 @@ def search_terms(text: str) -> list:
 def query_weights(text: str) -> dict:
     """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject."""
     # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
-    if len(text) > 2 * QUERY_END_CHARS:
-        text = text[:QUERY_END_CHARS] + "\n" + text[-QUERY_END_CHARS:]
+    text = context_archive.both_ends(text, QUERY_END_CHARS)
     plain, told = unicodedata.normalize("NFKC", text).lower(), ()
     if len(plain) > QUERY_CHARS:
         told, sentences = _term_concepts(plain)[0], _TERM_SENTENCE.findall(plain)
@@ -956,7 +954,8 @@ def _reply_memories(reply, asked: str) -> list:
         content = _REPLY_QUOTED.sub(r"\1", _REPLY_LEAD.sub("", content)).strip("` ")
         key = normalise(content)
         if MEMORY_TYPES[kind].asked == asked and not (
-                key in map(normalise, PROMPT_EXAMPLES) or _REPLY_PLACEHOLDER.fullmatch(key) or _REPLY_NOTHING.match(content)):
+                key in map(normalise, PROMPT_EXAMPLES) or _REPLY_PLACEHOLDER.fullmatch(key)
+                or _REPLY_NOTHING.match(content)):
             items.setdefault((kind, key), (kind, content))
     if lines and not items and not any(map(_REPLY_NOTHING.match, re.split(r"[，,。；;：:！!|\]］】（(]", "。".join(lines)))):
         raise ReplyError("no memory and no clear 'nothing' in the reply %r" % reply[-80:])
@@ -1219,7 +1218,7 @@ _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保
 
 def _judged(text, most=JUDGED_CHARS):
     """Return what is judged of a turn: the whole text, or the two ends of a long one."""
-    return text if len(text) <= 2 * most else text[:most] + "。" + text[-most:]
+    return context_archive.both_ends(text, most, "。")
 
 
 def _speech_plain(text):
@@ -1413,11 +1412,14 @@ def parse_time(created_at: str):
     """Seconds since 1970 of a time, with T or space, fraction, zone (none is UTC); None when it is no time."""
     try:
         seconds = (datetime.fromisoformat(created_at[:19]) - _EPOCH).total_seconds()
-        if len(created_at) <= 19:
-            return seconds
-        fraction, sign, hours, minutes = _STAMP_END.match(created_at, 19).groups("0")
-    except (TypeError, ValueError, AttributeError):  # the last one: no match
+    except (TypeError, ValueError):
         return None
+    if len(created_at) <= 19:
+        return seconds
+    found = _STAMP_END.match(created_at, 19)
+    if not found:
+        return None
+    fraction, sign, hours, minutes = found.groups("0")
     return seconds + float("0." + fraction) - int(sign + hours) * 3600 - int(sign + minutes) * 60
 
 
@@ -1664,8 +1666,7 @@ def _cut_name(text: str, start: int, candidates: list) -> list:
 
 def _stock_mentions(text: str, with_names: bool = True) -> list:
     """Everything that looks like a code or a name, in order of appearance, refused ones included."""
-    if len(text) > MAX_NAME_SCAN_CHARS:
-        text = text[:MAX_NAME_SCAN_CHARS // 2] + "\n" + text[-MAX_NAME_SCAN_CHARS // 2:]
+    text = context_archive.both_ends(text, MAX_NAME_SCAN_CHARS // 2)
     text = unicodedata.normalize("NFKC", text).upper()
     text = re.sub("(?<=[^\x00-\x7f])[ \t]{1,9}|[ \t]{1,9}(?=[^\x00-\x7f])", "", text)   # 五 粮 液
     listed, mentions, free = _stock_list(), [], 0
@@ -1708,9 +1709,9 @@ def question_codes(text: str, rows) -> list:
     for row in rows if FUND_WORD.search(plain) else ():
         for bond, fund, code in FUND_NAMED.findall(spelled(row["content"])) if row["codes"] else ():
             called.setdefault(bond or fund, set()).add(code)
-    # No bond's name ends like another's; those of funds do: 医药ETF, 港股医药ETF.
+    # No bond's name ends like another's; those of funds do: 可转债ETF, 上证可转债ETF.
     named = [code for name, (code, *others) in called.items() if not others and re.search("%s%s(?!联接|期|[A-Z0-9])" % (
-        BEFORE_FUND if "转" not in name else "", re.escape(name)), plain)]
+        "" if re.search("转.$", name) else BEFORE_FUND, re.escape(name)), plain)]
     return list(dict.fromkeys(codes + named))
 
 
@@ -1738,7 +1739,6 @@ def stock_list_info() -> dict:
 def _foreign_names(path: str) -> dict:
     """{code: name} of the shares in a CSV file or a JSON list of objects; StockListError says what is wrong."""
     import csv
-    import io
 
     text, names = decode_text(_read_stock_file(path).replace(b"\0", b"")).lstrip(), {}
     try:

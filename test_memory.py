@@ -2547,14 +2547,15 @@ class TestScope:
     @pytest.mark.parametrize("question, recalled", [
         ("苏银转债回到 115 了", True), ("手里的苏银转债怎么走", True), ("苏银转债2怎么样", False), ("今天卖掉苏银 转债好吗", True), ("转债要不要加", False),
         ("目前半导体ETF溢价了", True),
-        ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("半导体ETF期权怎么看", False), ("分析一下苏银转债", True), ("双名转债还加吗", False)])
+        ("半导体ETF还加吗", True), ("科创半导体ETF还加吗", False), ("半导体ETF联接还加吗", False), ("半导体ETF期权怎么看", False), ("可转债ETF还加吗", True), ("上证可转债ETF还加吗", False), ("分析一下苏银转债", True), ("双名转债还加吗", False)])
     def test_bonds_and_funds_are_known_by_the_names_in_memories(self, question, recalled):
         memory.save_memory("decision", "用户在苏银转债（110053）跌回115以下只加一次", "110053")
         memory.save_memory("decision", "半导体ETF(512480.SH)：跌破年线停加", "512480")
+        memory.save_memory("decision", "可转债ETF（511380）只在低位加", "511380")
         for code in ("127001", "127002"):
             memory.save_memory("decision", "双名转债（%s）不碰" % code, code)
         context = memory.build_memory_context(question)
-        assert any(words in context for words in ("用户在苏银转债（", "半导体ETF(", "双名")) == recalled
+        assert any(words in context for words in ("用户在苏银转债（", "半导体ETF(", "可转债ETF（", "双名")) == recalled
 
 
 class TestContext:
@@ -3446,6 +3447,15 @@ def archived(summary, session_id="", text="随便聊聊", **more):
     return create([{"role": "user", "content": text}], summary, session_id=session_id, **more)
 
 
+def set_back(monkeypatch, **span):
+    """Archives are written so much earlier from now on."""
+    class Earlier(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.datetime.now(tz) - datetime.timedelta(**span)
+    monkeypatch.setattr(context_archive, "datetime", Earlier)
+
+
 def archive_run(home, *words, **environment):
     return process(*words, script=ARCHIVE_SCRIPT, **dict({"WYCKOFF_HOME": str(home)}, **environment))
 
@@ -3733,12 +3743,7 @@ class TestArchives:
     def test_what_an_earlier_day_brings_is_numbered_before_the_rest(self, monkeypatch):
         newest = archived("今天的网格")
         assert refs(search("网格")) == refs([newest])
-
-        class Earlier(datetime.datetime):
-            @classmethod
-            def now(cls, tz=None):
-                return datetime.datetime.now(tz) - datetime.timedelta(days=400)
-        monkeypatch.setattr(context_archive, "datetime", Earlier)
+        set_back(monkeypatch, days=400)
         older = [archived("从前的网格"), archived("更多网格")]
         assert refs(search("网格")) == refs(context_archive.list_archives()) == refs([newest, *older[::-1]])
 
@@ -3761,17 +3766,11 @@ class TestArchives:
         assert archive_run(home, "export", str(tmp_path / "x")).code == 1
 
     def test_earlier_archives_of_the_day_are_numbered_before_the_rest(self, monkeypatch):
-        lines = list(context_archive.export_archives())
         late = archived("午后的网格")
         assert refs(search("网格")) == refs([late])
-
-        class Morning(datetime.datetime):
-            @classmethod
-            def now(cls, tz=None):
-                return datetime.datetime.now(tz) - datetime.timedelta(minutes=7)
-        monkeypatch.setattr(context_archive, "datetime", Morning)
+        set_back(monkeypatch, minutes=7)
         early = archived("早上的网格")
-        assert lines == [] and refs(search("网格")) == refs([late, early])
+        assert refs(search("网格")) == refs([late, early])
 
     def test_an_archive_that_goes_while_it_is_exported_leaves_no_empty_copy(self):
         for name in "ab":
