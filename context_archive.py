@@ -186,7 +186,8 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
           b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
-_HINT_CHARS = "密钥鑰令授验账帐"
+_HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐]"), Pattern("[０-９]")
+_HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富|流量)密[码碼]|口令|密[钥鑰]|秘钥|令牌"
@@ -244,9 +245,9 @@ _CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:
 
 def _hints(text: str) -> tuple:
     """(there may be a name or token in the text, there may be a number) that is to be masked."""
-    plain, wide = text.encode("ascii", "ignore").lower(), any(map(text.__contains__, "０１２３４５６７８９"))
-    named = any(map(plain.__contains__, _HINTS)) or any(map(text.__contains__, _HINT_CHARS))
-    return named, wide or bool(re.search(rb"[0-9](?:[ -]?[0-9]){10}", plain))
+    plain = text.encode("ascii", "ignore").lower()
+    named = _HINT_LETTERS.search(plain) and any(map(plain.__contains__, _HINTS)) or _HINT_CHARS.search(text)
+    return bool(named), bool(_HINT_NUMBER.search(plain) or _WIDE_DIGITS.search(text))
 
 
 def _in_columns(before: str, after: str) -> bool:
@@ -337,20 +338,23 @@ def _plain(value, ancestors=()):
     return masked
 
 
+_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def _written(value, plain: bool = False) -> tuple:
     """(the value that can be written in its place, its line of JSON as bytes). Most values are their own.
 
     `plain`: what it consists of is plain and masked already.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = _strict_json(value)
         plain = plain or (text.count("{") + text.count("[") <= MAX_DEPTH and '"_raw_content"' not in text
                           and '"_memory_context"' not in text and not any(_hints(text)))
     except Exception:  # somebody else's class may raise anything
         plain = False
     if not plain:
         value = _plain(value)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = _strict_json(value)
     for separator in "\u2028\u2029\x85":  # other readers split lines at them
         text = text.replace(separator, "\\u%04x" % ord(separator))
     return value, text.encode("utf-8", "replace") + b"\n"
