@@ -856,20 +856,21 @@ QUERY_HISTORY_TOOL = {"type": "function", "function": {
         "archive_ref": {"type": "string", "description": "归档引用，如 archive://s/ctx_20260621120000_abcd12345678"},
         "session_id": {"type": "string", "description": "只查这个会话，留空查全部"},
         "limit": {"type": "integer", "minimum": 1, "description": "最多几份归档，默认 5"},
-        "offset": {"type": "integer", "minimum": 0, "description": "从第几条消息读起，默认 0"}}}}}
+        "offset": {"type": "integer", "minimum": 0, "description": "从第几条消息读起，默认 0"},
+        "start": {"type": "integer", "minimum": 0, "description": "太长的一条从第几个字符读起，见它的 next_start，默认 0"}}}}}
 
 
-def query_history(*, source="archive", query="", archive_ref="", session_id="", limit=5, offset=0,
+def query_history(*, source="archive", query="", archive_ref="", session_id="", limit=5, offset=0, start=0,
                   archive_dir=None) -> dict:
     """The tool's answer: a page of messages of `archive_ref`, else the archives for `query`, else {"error": …}."""
     if source != "archive":
         return {"error": "未知的历史来源 %s，只支持 archive" % one_line(repr(source), 80)}
     try:
-        limit, offset = int(limit), max(0, int(offset))
+        limit, offset, start = int(limit), max(0, int(offset)), max(0, int(start))
     except (TypeError, ValueError, OverflowError):
-        return {"error": "limit 和 offset 应为整数：%s" % one_line(repr((limit, offset)), 80)}
+        return {"error": "limit、offset 和 start 应为整数：%s" % one_line(repr((limit, offset, start)), 80)}
     if archive_ref:
-        return _history_page(archive_ref, offset, archive_dir)
+        return _history_page(archive_ref, offset, start, archive_dir)
     if not isinstance(query, str) or not query.strip():
         return {"error": "需要 query 或 archive_ref，收到 query=%s" % one_line(repr(query), 80)}
     try:
@@ -881,8 +882,8 @@ def query_history(*, source="archive", query="", archive_ref="", session_id="", 
             "hint": "用 archive_ref 读取原文" if found else "没有匹配的归档，可换关键词或股票代码再查"}
 
 
-def _history_page(ref, offset: int, archive_dir) -> dict:
-    """Messages from `offset` on, about HISTORY_PAGE_CHARS of them; a longer one comes alone and cut."""
+def _history_page(ref, offset: int, start: int, archive_dir) -> dict:
+    """Messages from `offset` on, about HISTORY_PAGE_CHARS of them; a longer one comes alone, as a piece of its JSON."""
     records, page, room = restore_context_archive(ref, archive_dir=archive_dir), [], HISTORY_PAGE_CHARS
     if not records:
         return {"error": "没有这个归档，或其中没有消息：%s" % one_line(str(ref), 120)}
@@ -891,7 +892,9 @@ def _history_page(ref, offset: int, archive_dir) -> dict:
         if page and len(text) > room:
             break
         if len(text) > HISTORY_PAGE_CHARS:
-            record = {"index": record["index"], "cut_json": text[:HISTORY_PAGE_CHARS] + "…", "chars": len(text)}
+            end = start + HISTORY_PAGE_CHARS
+            record = {"index": record["index"], "cut_json": text[start:end], "chars": len(text),
+                      **({"next_start": end} if end < len(text) else {})}
         page.append(record)
         room -= len(text)
     after = offset + len(page)

@@ -3874,6 +3874,15 @@ class TestHistoryTool:
         first = context_archive.query_history(archive_ref=meta["archive_ref"])
         assert first["messages"][0]["chars"] > 50_000 and first["next_offset"] == 1
 
+    def test_a_longer_message_than_a_page_is_read_piece_by_piece(self):
+        message = {"role": "tool", "content": "".join(map(str, range(12_000)))}
+        meta, pieces, start = create([{"role": "user", "content": "前面"}, message], ""), [], 0
+        while start is not None:
+            page = context_archive.query_history(archive_ref=meta["archive_ref"], offset=1, start=start)
+            pieces.append(page["messages"][0]["cut_json"])
+            start = page["messages"][0].get("next_start")
+        assert len(pieces) > 3 and json.loads("".join(pieces)) == {"index": 1, "message": message}
+
 
 class TestArchiveCommandLine:
     def test_list_search_show(self, home):
