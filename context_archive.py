@@ -570,10 +570,13 @@ def _open_index(root: str) -> sqlite3.Connection:
 
 def _bits(conn, term: str, since: int = 0) -> int:
     """The archives of a term as one large integer: bit n for archive n, counted from a block on."""
-    rows = conn.execute("SELECT block, docs FROM postings WHERE term = ? AND block >= ?", (term, since))
-    # Most terms are in one archive only: a row then holds its number in the block, no bitmap.
-    return sum((1 << docs if isinstance(docs, int) else int.from_bytes(docs, "little")) << (block - since) * BLOCK
-               for block, docs in rows)
+    rows = conn.execute("SELECT block, docs FROM postings WHERE term = ? AND block >= ? ORDER BY block", (term, since))
+    bits, width = bytearray(), BLOCK // 8  # a large integer that grows by shifts and sums would be quadratic
+    for block, docs in rows:
+        # Most terms are in one archive only: a row then holds its number in the block, no bitmap.
+        docs = (1 << docs).to_bytes(width, "little") if isinstance(docs, int) else docs
+        bits += bytes((block - since) * width - len(bits)) + docs
+    return int.from_bytes(bits, "little")
 
 
 def _make_tables(conn) -> None:
