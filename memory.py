@@ -161,9 +161,10 @@ ARCHIVE_DEADLINE_S = 0.3
 # The original's weights of the pipelines: shared terms, the same stock, a keyword inside the content.
 TERMS_WEIGHT, CODE_WEIGHT, KEYWORD_WEIGHT = 0.8, 1.2, 0.25
 MIN_EVIDENCE = 0.53  # summed idf below which shared words are chance: a term of 1 row in 64 is 0.90, of 10 rows 0.44
-BEST_SHARE = 0.54  # of the best row's evidence that every other row needs ...
-ENOUGH_EVIDENCE = 1.4  # ... unless it has this much: the best row must not push out a second topic
-BESIDE_STOCK = 0.7  # that share where the stock that is asked about has rows of its own: the nearest rule still comes
+HEAD_BONUS, HEAD_CHARS = 0.4, 14  # more for a term in a row's first clause, which says what the rule is about
+BEST_SHARE = 0.56  # of the best row's evidence that every other row needs ...
+ENOUGH_EVIDENCE = 1.77  # ... unless it has this much: the best row must not push out a second topic
+BESIDE_STOCK = 0.9  # that share where the stock that is asked about has rows of its own: the nearest rule still comes
 SMALL_STORE_ROWS = 64  # idf is that of a store of at least so many rows: five rows say nothing about rarity
 UNKNOWN_AGE_DAYS = 365  # the age of a row whose created_at cannot be read
 FORM_WEIGHT = 0.6  # of the two-character pieces of a concept's form: the concept has counted for them already
@@ -691,6 +692,7 @@ def own_text(message: dict) -> str:
 
 _TERM_RUN = Pattern(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
 _TERM_SENTENCE = Pattern(r"[^。!?;\n]{2,}[。!?;\n]?")
+_TERM_CLAUSE_END = Pattern("[,:;，：；。]")
 _TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
 _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
                        r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
@@ -780,6 +782,12 @@ def search_terms(text: str) -> list:
     # no Latin word and no pair of characters can be mistaken for it.
     plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower()
     return list(dict.fromkeys(_term_concepts(plain)[0] + _term_numbers(plain) + _term_pieces(plain)))
+
+
+@functools.lru_cache(maxsize=1024)
+def head_terms(text: str) -> frozenset:
+    """The terms of the first clause of a memory. Kept: the same rows come every turn."""
+    return frozenset(search_terms(_TERM_CLAUSE_END.split(text, 1)[0][:HEAD_CHARS]))
 
 
 def query_weights(text: str) -> dict:
@@ -1103,10 +1111,10 @@ _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) 
     ("是提问，不是规则", "[先就再前]|不管|无论|取决|根据|判断|确认|检查|自己", "(?:要不要|能不能|该不该|可不可以|值不值得|好不好|行不行|会不会|是不是|([一-鿿])[不没]\\1(?!的?(?:都|无所谓)))"),
     ("是提问，不是规则", "(?!)", r"\?$|[吗么]$|(?:多少|怎|如何|哪|什么|谁)…呢$|^(?:用户)?(?:是否|询问|提问|咨询|打听|请教|问(?![清题])|想(?:知道|了解|问|弄|搞|明白)|"
      r"好奇)|疑[惑问]"),
-    ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|有[涨赚赢]就?必?也?有[跌亏输]|^(?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
+    ("没有可复用的规则", "(?!)", "(?:股市|投资|理财)有风险|有[涨赚赢]就?必?也?有[跌亏输]|^(?=((?:用户|想要?|希望|能够?|关注|学习|对|感?兴趣|在|通过|多|更|尽快|实现|稳定|长期|喜欢|赚大?钱|盈利|发财|投资|成功|"
      "股?票|股市|炒股|理财|基金|行情|市场|交易|财[富务]自由|需|谨慎|提高|[增升保]值|收益率?|资产|必?须?要|有|保持|耐心|坚持|水平|理性|心态|好|做|重要|风险|很|的|和|,"
      "|[想别]|不想?[亏赔]钱?|自己|个人|提升|平[和稳]|良好|[买选找抓炒][到住对]?|[牛强]股|标的|机会|把|低买高卖|才|总[是会]?|[更大]?利润|回报|原则|理念|道理|认为|觉得|不?容易|难|信心|努力|认真|学会|少走弯路"
-     "|踏实|赢|大|能|会?[上大]?涨|助手|帮忙?|越来|留给|准备|人)+$"),
+     "|踏实|赢|大|能|会?[上大]?涨|助手|帮忙?|越来|留给|准备|人)+))\\1$"),
     ("一次性操作", "[每最如若就时只不]", "(?:想|打算|准备|先)…[买卖补加减清追抛来]<LOT>"),
     ("一次性操作", "(?!)", "<DAY>…(?:清|割|<TRADE>).{0,2}了(?!解)|(?:这一?|本)[次笔]…<TRADE>"),
     ("持仓、成本或盈亏", _SPEECH_ACT, r"持有…\d|^(?:用户|我)(?:手[里上]|[还仍只]){0,2}持有(?![期时])|持仓|手[里上中]|还[剩有]|(?<![零0])成本|均价|被?套[牢了着几\d一二两三四五六七八九十]|浮盈|亏|赚|"
@@ -1463,8 +1471,8 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     rows are all live rows in scope with the store's notes, weights query_weights(question), half_lives {type: days}.
     Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
     has no threshold that holds in a store of five rows as in one of three hundred.
-    A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and
-    BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its
+    A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and, those in
+    its first clause counted HEAD_BONUS more, BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its
     pipelines, scaled by its share of the best evidence, times the decay. Keywords confirm; one that is no term of the
     question (a host's own) brings a row when it is rare enough to be evidence by itself.
     """
@@ -1473,21 +1481,26 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     matched = [row["_terms"].intersection(weights) for row in rows]
     worth = {term: idf * weights[term] for term, idf in term_idf(matched).items()}
     own_worth = term_idf(held)
+
+    def weigh(row, terms):
+        head = terms & head_terms(row["content"]) if terms else ()
+        return sum([worth[term] for term in terms]) + HEAD_BONUS * sum([worth[term] for term in head])
+
     # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
     general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
-    best = max((sum([worth[term] for term in terms & general]) for terms in matched if terms), default=0.0)
+    best = max((weigh(row, terms & general) for row, terms in zip(rows, matched) if terms), default=0.0)
     own_codes = [[code for code in codes if code in row["codes"].split(",")] if row["codes"] else [] for row in rows]
-    near = (BESIDE_STOCK if any(own_codes) else BEST_SHARE) * best
-    gate, hits = max(MIN_EVIDENCE, min(near, ENOUGH_EVIDENCE)), []
+    gate, hits = min((BESIDE_STOCK if any(own_codes) else BEST_SHARE) * best, ENOUGH_EVIDENCE), []
     for row, terms, words, same in zip(rows, matched, held, own_codes):
         if not (terms or words or row["codes"]):
             continue
-        evidence, rare = sum([worth[term] for term in terms]), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
-        if not same and evidence < gate and not rare:
+        evidence, rare = weigh(row, terms), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
+        near = evidence >= gate and sum([worth[term] for term in terms]) >= MIN_EVIDENCE
+        if not (same or near or rare):
             continue
         share = min(evidence / best, 1.0) if best else float(evidence > 0)
         # At least TERMS_WEIGHT for the stock: its own row comes before the general rules of its age.
-        score = max(KEYWORD_WEIGHT * rare, TERMS_WEIGHT * share * (evidence >= gate),
+        score = max(KEYWORD_WEIGHT * rare, TERMS_WEIGHT * share * near,
                     (TERMS_WEIGHT + (CODE_WEIGHT - TERMS_WEIGHT) * share) * bool(same))
         age = None if row["_time"] is None else now - row["_time"]
         said = [term[1:] if _is_concept(term) else term for term in sorted(terms, key=lambda t: (-worth[t], t))]

@@ -837,6 +837,10 @@ class TestRanking:
         assert texts(self.ranked("网格间距怎么调", "网格间距按波动率调", "网格只做宽基")) == ["网格间距按波动率调"]
         assert texts(self.ranked("网格", "网格间距按波动率调", "网格只做宽基")) == ["网格只做宽基", "网格间距按波动率调"]
 
+    def test_what_a_rule_is_about_stands_at_its_beginning(self):
+        about, beside = "回购公告当天不追", "业绩差的不碰，即使它有回购公告"
+        assert texts(self.ranked("出了回购公告怎么办", about, beside)) == [about, beside]  # else the newest comes first
+
     def test_age_orders_but_does_not_gate(self):
         old = ("打板只打龙头", {"memory_type": "decision", "created_at": "2026-10-22 08:00:00"})
         new = ("打板只打首板", {"memory_type": "decision", "created_at": "2026-11-30 08:00:00"})
