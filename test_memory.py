@@ -551,6 +551,10 @@ class TestBoundary:
     def test_a_rule_that_only_contains_such_words_stays(self, content):
         assert memory.boundary_reason(content) == ""
 
+    @pytest.mark.parametrize("end, expected", [("", "没有可复用的规则"), ("甲", "")])
+    def test_a_long_run_of_platitudes_is_read_once(self, end, expected):
+        assert memory.boundary_reason("希望能够稳定想要发财" * 19 + end) == expected  # else it would never end
+
     def test_an_older_type_may_hold_a_view_of_the_day(self):
         assert reason("白酒板块今天领涨", memory_type="market_view") == ""
         assert reason("白酒板块今天领涨") == "当日行情"
