@@ -186,7 +186,7 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
           b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
-_HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐]"), Pattern("[０-９]")
+_HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]"), Pattern("[０-９]")
 _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
@@ -202,6 +202,7 @@ _SECRET = Pattern(r"""(?xa)
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
   | (?i:(?<=hook/)|(?<=[?&]key=))[\w-]{16,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
+  | (?:(?<=[账帐]号)|(?<=邮箱)|(?<=[箱号][\s:为是])|(?<=[箱号][:为是]\s))[\w.+-]{1,64}@[\w-][\w.-]{0,64}\w
   | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)
     [0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
