@@ -1094,7 +1094,7 @@ _SPEECH_RULE = ("如果|若|一旦|遇到|凡是|每(?!盎司|股|吨|克|桶|�
 # The bare end of a clause that says what to do is enough beside a state, but not beside an order of the day.
 _SPEECH_ACT = _SPEECH_RULE + (
     "|(?:买入?|卖[出掉]?|[加减清建试补留]仓?|空仓(?!观望中)|离场|走人?|止[损盈]|减半|清掉|低吸|兑现|介入|出局|过节|新仓|追[涨高]停?|抄底|[降减加提][低少高]仓位|[降压留减加][到至])[一二三"
-    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|[红底]线|挂钩|保留|口径|扣[除掉]|定投|按[月周季年]|对冲(?!基金)|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|是(?!否)|看(?![好空多淡涨跌]))")
+    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|[红底]线|挂钩|保留|口径|扣[除掉]|定投|按[月周季年]|对冲(?!基金)|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|要(?!求)|是(?!否)|看(?![好空多淡涨跌]))")
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern. (?!) is found nowhere.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
     ("当日行情", "[就才则不别预]|因此|而|每[天日周月]", "<DAY>[^,]{0,12}(?:[大暴普领]?[涨跌][停幅了]?|走[强弱]|飙升|跳水|反弹|回落)(?:[^,]{0,3}$|,[涨跌]幅)"),
@@ -1105,7 +1105,7 @@ _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) 
     ("持仓、成本或盈亏", "(?!)", r"正在(?:运行|持有|拿着)|净值[\d.]+$|仍(?:处于|在)?(?:浮[亏盈]|亏|套)|手[里上中][^,]{0,3}还?有\d[\d.]*(?:股(?!以)|手(?!以)|万股)|^(?:用户|我)(?:是|处于|仍|还){0,2}[满空半轻重]仓(?:状态)?$|(?:剩余|还剩|可用)[^,]{0,6}(?:资金|保证金|余额|现金|仓位)(?!…(?:时|就|则|[^,]*停))|^(?:用户|我)?(?:<DAY>|已经?)(?:是|为|处于|仍"
      r"|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
     ("一次性操作", "(?!)", "(?:[今明][天日晚]|这[两几]天|[本这下]周|暂时)…不(?:操作|动|交易)|<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|"
-     "本)[次笔单把]…(?:持有|拿|留)[到着]|^(?!.*不[^,]{0,12}临时).*临时(?:改|调|加|减|换|决定)|[本这]轮[^,]{0,4}(?:观望|不动|看戏)|先(?:观望|看)[一两三几\\d]+[天日周]|就?这一次|下不为例|方案[一二三四五甲乙abc\\d]"),
+     "本)[次笔单把]…(?:持有|拿|留)[到着]|^(?!.*不[^,]{0,12}临时).*临时(?:改|调|加|减|换|决定)|[本这]轮[^,]{0,4}(?:观望|不动|看戏)|先(?:观望|看)[一两三几\\d]+[天日周](?:再|$)(?!.*就)|就?这一次|下不为例|方案[一二三四五甲乙abc\\d]"),
     ("一次性操作", "[每凡]|以后|一律|从不|永远|都|教训|不再|次日|隔[天日]", "(?:[今明][天日早晚]|后天)[^,。]{0,4}先[买卖拿试进加减补][^,。]{0,12}$|(?:[今明][天日早晚]|后天|下周)[^。]{0,30}(?:[买卖清抛减补加出掉][仓掉完光出入]?|走)(?:一半|部分|[\\d.]+%|<LOT>)?$|"
      "(?:[本此]|这一?)[次回](?!调|踩)|(?:委托价?|挂单|[买卖]单|条件单|(?:预警|提醒)价?)[^,]{0,10}[改调挂设][^,]{0,4}\\d|(?:撤[销掉回]|取消)[^,]{0,8}(?:委托|单|申购)|\\d元[^,]{0,4}(?:通知|提醒)"),
     ("工具过程", "时,|就|则", "(?:回复|输出|结果)…被?(?:截断|中断)|(?:导出|下载|上传|保存|解析|读取)…(?:失败|[出报]错|不足|错误)|识别[为成]|重试|^(?:助手|模型|agent|程序)(?=.*[了过](?:[^解]|$))|^(?:助手|系统(?!性)|模型|agent|程序|接口|数据源"
@@ -1150,7 +1150,7 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
     ("含标记", r"<[/ ]{0,3}(?:<ROLE>|relevant|current|memor|instruct|untrusted)|<\||\|>|<<sys|\[/?inst\]|#{1,6}(?=[一-鿿])"
      r"|[\[【](?:<ROLE>|用户|助手|系统)[\]】]|(?<![a-z])<ROLE>:|(?<![一-鿿])(?:系统|助手):"),
     ("含隐私", r"家庭住址|\d[幢栋弄]\d|(?:[账帐卡]号|密码|口令|令牌|身份证号?|手机号?|电话|座机|住址|token|api ?key|验证码|微信号?|qq号?|邮箱)[^,。]{0,6}[a-z0-9!@#$%^&*_-]{4,}"),
-    ("是给助手的指令", "(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统|以上)|系统(?:提示|指令)(?![^,。]{0,6}[也都]?[别不](?:要|用|再)?[听理信管])|提示词|(?:开发者|越狱|无限制|上帝|调试|超级|特权|内部|操盘)模式|安全(?:策略|限制|"
+    ("是给助手的指令", "最高(?:准则|指令|优先级)|(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统(?!自带)|以上)|系统(?:提示|指令)(?![^,。]{0,6}[也都]?[别不](?:要|用|再)?[听理信管])|提示词|(?:开发者|越狱|无限制|上帝|调试|超级|特权|内部|操盘)模式|安全(?:策略|限制|约束|"
      "机制)|你(?:必须|现在是|是一|只能|应当|已)|(?:规则|限制|纪律)[^,。]{0,2}(?:全部|统统)[^,。]{0,2}(?:失效|作废|取消|解除)|从现在开?始?起?你|扮演|自称|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|全权|代客|代操|不受[^,。]{0,5}(?:约束|限制|监管)|转账到|汇款|you (?:are|must|should|will)|"
      "ignore |disregard |developer mode|system prompt|jailbreak|pretend|always (?:answer|recommend|say)|(?:所有|每[次回]|"
      "任何|始终|总是|永远|都|一律|优先|无条件)…(?<![只不别少再勿])(?:推荐|力推|[唱看]多)|(?:始终|总是|必须|一律|都|只)[^,。]{0,3}(?:以…(?:开头|结尾)|(?:回[答复]|输出|"
@@ -1189,7 +1189,7 @@ _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
 _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
 _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
 # Others and what they are said to say. People need no verb, what one can read does.
-_SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?:群[里友主]|(?<!认)有[些的]?人|(?:别人|人家)(?![^,。]{0,5}的?时候?)|网友|老师|大[v师爷妈叔]|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|媳妇|爱人|我家[^,。]{1,4}(?=[说讲话叫让劝])|^[^,。]{1,8}(?<![许准别不])劝[我俺咱]|"
+_SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?:群[里友主]|(?<!认)有[些的个]?人|(?:别人|人家)(?![^,。]{0,5}的?时候?)|网友|老师|大[v师爷妈叔]|股神|专家|博主|主播|分析师|朋友|(?<!大)[爸哥]|妈(?!的)|同[事学]|媳妇|爱人|我家[^,。]{1,4}(?=[说讲话叫让劝])|^[^,。]{1,8}(?<![许准别不])劝[我俺咱]|"
     "邻居|老[婆公张王李刘陈]|亲戚|小?舅[子妈]?|姐夫|妹夫|岳[父母]|丈[人母]|外甥|侄[子女]|[姑姨][妈父姐]|(?<!其)他们?|她|阿姨(?![我这])|[听据]说|游资|客服|嘉宾|散户|股民|表[哥姐弟妹]|高手|经理)(?![^,。]{0,4}的(?:票|股|代码|标的))(?:[^,。]{0,4}(?:告诉|教|劝|[跟和对叫让催拉]|怂恿|撺掇|鼓动|建议|忽悠)我)?|"
     "^(?![^,。]{0,10}[我俺咱你])[^,。:]{2,14}(?<![来再话按实便多先直不])说(?![实白起法来的一句]|不定|到底|明)|^(?!.{0,6}[我俺咱])[^,。:]{1,14}(?:[说讲喊话道写吹称]|推送|标题"
     "|口号)[^,。:]{0,3}(?=:)|(?:网上|电影|电视|小说|直播|券商|研报|报告|书[上里中]?|文章|帖子|股吧|评论|新闻|公众号|"
@@ -1198,7 +1198,7 @@ _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?:群[里友主]|(?<!认)�
     r"^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|纪律|记一?下|记住")
-_SPEECH_NOT_MINE = Pattern(r"^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|"
+_SPEECH_NOT_MINE = Pattern(r"^刚[^,。]{1,6}那(?:会儿|阵子|几年)|^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|"
     "[去前]年(?!.?[才刚])|模拟.{0,4}[里中上]|[如要][果是]我说|(?:假[如设]|设想|万一)我|(?:假[如设]|如果|要是|万一|哪天)[^,。]{0,6}我[^,。]{0,4}[说讲喊提嚷闹])")
 _SPEECH_MINE = Pattern("^(?:所以|反正)[^,。]{0,4}我[不就]|^(?:但|可是?|不过|所以|反正|而)?(?:我(?!们?[爸妈哥朋同])|俺|咱|本人|从?现在|如今|今年|后来|从今|.{0,5}[年月周天日]起|以后|今后|改[成为])")
 _SPEECH_UNLIKE = _speech_pattern("我…[跟和与比]…(?:不一样|不同|相反|反着|强)|我(?:可?不像|不学|不跟|[把将]|屏蔽|取关|拉黑)|[跟和与]我…(?:不同|不一样|相反)")
@@ -1216,7 +1216,11 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     r".{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|"
     "执行|照做|记一下)))")
 _SPEECH_ASSENTS = Pattern("(?:嗯|好|对|就?是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
-_SPEECH_ECHOES = Pattern("^(?:嗯+[,。]|[你您](?:是说|的意思)|即|也就是|收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
+_SPEECH_ECHOES = Pattern("按[你您]的(?:规则|规矩|纪律|习惯)|^(?:嗯+[,。]|[你您](?:是说|的意思)|即|也就是|收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]|已记)(?!.{0,400}(?<![入出作底仓])建议)")
+_SPEECH_SETTLED = Pattern("[按照]这(?:个|条|样)?(?:来|做|办|定|执行)|就(?:这么|按这个)(?:定|来|办)")  # after his own words for it
+_SPEECH_JOKES = Pattern("玩笑|逗你|气话|说着玩|别当真")  # said of what was just said
+# A request with a tag is one: 先说结论行不行, while 满仓行不行 asks.
+_SPEECH_POLITE = Pattern("^((?:你|请|以后|每次|都|报告|回[答复]|分析|说话|推送|提醒)*(?:先|别|把|给我|用|少|不要|直接)[^?]{2,})(?:行不行|好不好|可以吗|[行好]吗|成不)[,。!?]*$")
 _SPEECH_LIKES = Pattern("^(?:用户)?[很最更常一直]{0,2}(?:喜欢|偏好|习惯|爱|热衷|倾向|坚持|每天|总是|经常)")
 _SPEECH_DENIES = Pattern("不|别|坑|谁爱|骗|从没|没有|停[手止]|休息|拒绝|讨厌|反感|危险|害怕|避|放弃|[跳略]过|[剔排]除|过滤|戒|[躲绕]|疯狂|远离")
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
@@ -1278,7 +1282,8 @@ def _speech_words(turns):
     for number, (position, role, text) in enumerate(turns):
         answer = next((later for _, who, later in turns[number + 1:] if who == "user"), "")
         if role == "user":
-            parts = list(_speech_user(text))
+            joking = "哈哈哈" in text or _SPEECH_JOKES.search(answer)
+            parts = [(own and not joking, part) for own, part in _speech_user(text)]
             said = _speech_subjects(",".join(part for own, part in parts if own))
         elif role == "assistant" and said and _SPEECH_ECHOES.search(text) and (
                 said & _speech_subjects(text) or _SPEECH_ASSENTS.match(answer)):
@@ -1306,9 +1311,10 @@ def _speech_user(text):
             elif adopted or _SPEECH_MINE.search(clause):
                 own = True
             # Beside a question only what he says of himself is a statement: 比亚迪怎么看，我不追涨的.
-            stated = own and not (_SPEECH_REQUESTS.search(clause) or asks and (
-                _SPEECH_ASKS.search(clause) or not _SPEECH_MYSELF.search(sentence)))
-            yield stated, clause
+            polite = _SPEECH_POLITE.match(clause)
+            stated = own and (bool(polite) or not (_SPEECH_REQUESTS.search(clause) or asks and (
+                _SPEECH_ASKS.search(clause) or not _SPEECH_MYSELF.search(sentence))))
+            yield stated, polite[1] if polite else clause
 
 
 def _speech_own_texts(speech):
@@ -1387,7 +1393,8 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
         _SPEECH_PLANTS.search(words.text) for words in speech if words.role not in ("user", "assistant"))
     # 思路可以，不过改成25%: a number that only he has said makes the sentence his.
     figures = {piece for piece in core if piece[0].isdigit()}.difference(*others)
-    amended = own >= SAID_SHARE or own >= OWN_SHARE and any(figures & words.pieces for words in speech if words.own)
+    amended = own >= SAID_SHARE or own >= OWN_SHARE and any(
+        figures & words.pieces or _SPEECH_SETTLED.search(words.text) for words in speech if words.own)
     if foreign >= FOREIGN_SHARE and foreign - own >= FOREIGN_LEAD and not amended:
         return "是他人的话，不是用户的"
     taken = (_speech_risks(text) for text in _speech_own_texts(speech) if not _SPEECH_GAVE_UP.search(text))
