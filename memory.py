@@ -415,7 +415,9 @@ STOP_HEADS = STOP_TAILS.union("跟且应可请过只对向等如果若")
 ASKING = "? 吗 呢 怎么 怎样 如何 什么 哪 要不要 能不能 该不该 是不是 可不可以 有没有 帮我 按我 按照 我的 提醒 之前 以前 上次".split()
 # Requests that a tool answers and no memory: figures of the day, lists, exports, explanations, courtesies.
 DATA_REQUESTS = """多少点 几点 几号 收在 收了多少 流入了多少 流出了多少 净流入 涨了多少 跌了多少 多少家 是多少 股价多少 什么价 现价 最新价 导出 列出 列一下 查一下 查下 帮我查 查询 打印
-下载 翻译 解释一下 解释下 什么是 是什么 什么意思 介绍一下 写一个 写一段 写个 写段 画一 画个 算一下 截图 密码 天气 早上好 中午好 下午好 晚上好 辛苦 什么新闻 什么消息 发成 转成 存成 配色 董事长是 总部 哪年上市 笑话 谢谢 多谢 你好 你是 你叫 你能 在吗 早安 晚安 再见""".split()
+下载 翻译 解释一下 解释下 什么是 是什么 什么意思 介绍一下 写一个 写一段 写个 写段 画一 画个 算一下 截图 密码 天气 什么新闻 什么消息 发成 转成 存成 配色 董事长是 总部 哪年上市 笑话 你是 你叫 你能 在吗""".split()
+
+COURTESIES = Pattern("(?:早上|上午|中午|下午|晚上|[你您]|大家)好[呀啊]?(?=\\W|$)|早安|晚安|再见|[谢多]谢|辛苦")  # stand before any question
 
 # Traditional characters of trading talk; a memory is judged in simplified ones.
 TRADITIONAL = str.maketrans(
@@ -795,7 +797,7 @@ def query_weights(text: str) -> dict:
     """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject."""
     # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
     text = context_archive.both_ends(text, QUERY_END_CHARS)
-    plain, told = unicodedata.normalize("NFKC", text).lower(), ()
+    plain, told = COURTESIES.sub(" ", unicodedata.normalize("NFKC", text).lower()), ()
     if len(plain) > QUERY_CHARS:
         told, sentences = _term_concepts(plain)[0], _TERM_SENTENCE.findall(plain)
         asking = [sentence for sentence in sentences[1:-1] if any(mark in sentence for mark in ASKING)]
@@ -807,7 +809,7 @@ def query_weights(text: str) -> dict:
     said = set(_term_pieces(" ".join(forms)))
     for term in _telling_pieces(plain):
         weights.setdefault(term, FORM_WEIGHT if term in said and not term.isascii() else 1.0)
-    if len(plain) <= DATA_REQUEST_CHARS and any(mark in plain for mark in DATA_REQUESTS):
+    if len(plain) <= DATA_REQUEST_CHARS and "我的" not in plain and any(mark in plain for mark in DATA_REQUESTS):
         weights = {term: weight * DATA_REQUEST_WEIGHT for term, weight in weights.items()}
     return dict(list(weights.items())[:MAX_QUERY_TERMS])
 

@@ -803,7 +803,7 @@ class TestRanking:
 
     @pytest.mark.parametrize("question, expected", [
         ("快收盘了能下手吗", [FIVE[0]]), ("ST股可以做吗", [FIVE[1]]), ("一只票买多少钱合适，占多大比例", [FIVE[2]]), ("越跌越买行不行", [FIVE[3]]),
-        ("这周怎么总结", [FIVE[4]]), ("今天天气怎么样", []), ("你好", []), ("", []), ("帮我导出账单", [])])
+        ("这周怎么总结", [FIVE[4]]), ("今天天气怎么样", []), ("你好", []), ("早上好呀", []), ("您好，快收盘了能下手吗", [FIVE[0]]), ("", []), ("帮我导出账单", [])])
     def test_a_store_of_five_rows_works(self, question, expected):
         assert texts(self.ranked(question, *FIVE)) == expected
 
