@@ -593,9 +593,10 @@ def _add_archives(conn, root: str, places: list) -> None:
         batch, places = places[:BLOCK - first], places[BLOCK - first:]
         metas = ((_read_meta(root, folder, name), folder) for name, folder in batch)
         found = sorted(((meta, folder) for meta, folder in metas if meta), key=lambda one: _created(one[0]))
-        postings, tokens = defaultdict(int), defaultdict(int)
+        postings, tokens, rows = defaultdict(int), defaultdict(int), []
+        conn.executemany("INSERT INTO archives VALUES (?, ?, ?)", [
+            (number, folder, meta["compaction_id"]) for number, (meta, folder) in enumerate(found, doc)])
         for number, (meta, folder) in enumerate(found, doc):
-            conn.execute("INSERT INTO archives VALUES (?, ?, ?)", (number, folder, meta["compaction_id"]))
             bit = 1 << number % BLOCK
             for term in (_ALL, _OF_SESSION + meta["session_id"], *(meta["codes"] or [_NO_CODE])):
                 postings[term] |= bit
@@ -609,7 +610,8 @@ def _add_archives(conn, root: str, places: list) -> None:
             bits |= _bits(conn, term, block) if first else 0  # the block may have rows already
             one = bits & (bits - 1) == 0
             docs = bits.bit_length() - 1 if one else bits.to_bytes(BLOCK // 8, "little").rstrip(b"\0")
-            conn.execute("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", (term, block, docs))
+            rows.append((term, block, docs))
+        conn.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?)", rows)
         doc += len(found)
         conn.execute("COMMIT")  # an agent may end before all is done: the next one goes on from here
         conn.execute("BEGIN")
