@@ -659,6 +659,9 @@ class TestWhoseWords:
     def test_words_of_the_user_are_kept(self, content, messages):
         assert reason(content, *messages) == ""
 
+    def test_a_clause_is_not_completed_by_the_next_turn(self):
+        assert reason("教育金只买黄金ETF", user("教育金只买黄金ETF"), user("这辈子再也不碰")) == ""
+
     def test_what_nothing_supports_is_kept_with_no_support(self):
         messages = [user("我手脚慢"), assistant("缩量。")]
         assert (reason("回踩年线分批买", *messages), memory.support("回踩年线分批买", messages)) == ("", 0.0)
@@ -806,6 +809,10 @@ class TestRanking:
         ("这周怎么总结", [FIVE[4]]), ("今天天气怎么样", []), ("你好", []), ("早上好呀", []), ("您好，快收盘了能下手吗", [FIVE[0]]), ("", []), ("帮我导出账单", [])])
     def test_a_store_of_five_rows_works(self, question, expected):
         assert texts(self.ranked(question, *FIVE)) == expected
+
+    def test_courtesies_weigh_nothing(self):
+        assert memory.query_weights("早上好，谢谢") == {}
+        assert memory.query_weights("您好，网格间距") == memory.query_weights("网格间距")
 
     def test_other_stock_is_not_ranked_above_own_row_and_general_rule_comes_along(self):
         hits = self.ranked("阳光电源放量突破了怎么办", ("阳光电源只做回踩", {"codes": "300274"}), "放量突破当天不追", codes=["300274"])
@@ -3712,6 +3719,11 @@ class TestArchives:
         monkeypatch.setattr(context_archive, "_read_meta", lambda *place: read.append(place[-1]) or real(*place))
         assert refs(search("股息", limit=99)) == refs(metas[::-1])
         assert len(read) == 12 + 20  # the rest to index them, all to show them
+
+    def test_a_term_that_no_archive_of_a_block_has(self, monkeypatch):
+        monkeypatch.setattr(context_archive, "BLOCK", 8)
+        metas = [archived("高股息" if number in (0, 20) else "网格第%d次" % number) for number in range(21)]
+        assert refs(search("股息", limit=9)) == refs([metas[20], metas[0]])
 
     def test_more_matching_terms_first_then_newest(self):
         one, both, newer = archived("高股息配置"), archived("高股息配置与网格区间"), archived("高股息选择")
