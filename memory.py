@@ -2003,8 +2003,11 @@ class MemoryStore:
         folder, local = os.path.dirname(path), self._local
         try:
             context_archive.ensure_private_dir(folder)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            local.writable = os.access(folder, os.W_OK)  # SQLite writes beside the file, too
+            # Only a file that is not there: to close one that is would drop the locks of this process's other
+            # connections (POSIX), and another program, taking itself for the last one, would delete the log under them.
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            local.writable = os.access(path, os.W_OK) and os.access(folder, os.W_OK)  # SQLite writes beside it, too
         except OSError:
             if not os.path.isfile(path):
                 raise

@@ -2542,6 +2542,23 @@ class TestProcesses:
         assert finish(other, b"\n") == (0, b"", b"") and memory.wait_pending(20)
         assert (contents("preference"), memory._default.list_pending()) == (["用户不追涨"], [])
 
+    def test_a_second_connection_leaves_the_locks_of_the_first_alone(self, home):
+        look = """
+            import sqlite3, sys
+            conn = sqlite3.connect(sys.argv[1])
+            print(conn.execute("SELECT COUNT(*) FROM agent_memory").fetchone()[0])
+            conn.close()"""
+
+        def seen():
+            return finish(start("-c", textwrap.dedent(look), str(home / "wyckoff.db"))).out.strip()
+        memory.save_memory("fact", "甲")
+        thread = threading.Thread(target=memory.save_memory, args=("fact", "乙"))
+        thread.start()
+        thread.join()
+        assert seen() == b"2"  # it must not take itself for the last one, which takes the log away
+        memory.save_memory("fact", "丙")
+        assert seen() == b"3"
+
     def test_a_process_ends_well_while_its_thread_waits_for_a_lock(self, home, endpoint):
         endpoint(silence)
         memory.init_db()
