@@ -186,6 +186,7 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
           b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
+# Each of them has a letter or a colon, which most Chinese texts have not.
 _HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]"), Pattern("[０-９]")
 _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
@@ -339,6 +340,7 @@ def _plain(value, ancestors=()):
     return masked
 
 
+# json.dumps with these options would make an encoder anew each time.
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 

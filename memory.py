@@ -286,7 +286,7 @@ CONCEPTS = """\
 低吸 等便宜 等它下来 等~回来 回来点再 dips retrace 接回落 绿盘买 回档 | 止损 止蚀 割肉 砍仓 斩仓 认赔 认错 认输 割了 割掉 不想割 要割 该割 砍掉 亏~必须卖 亏到 亏~走 亏~卖 亏~割 止损线 止损价 跌~卖出 跌~走人 到价 要砍 砍不砍 先砍
 止损 砍了 至损 不割 砍仓位 舍不得割 舍不得卖 亏损不得超 跌破~卖 亏损~离场 stop stoploss 剁 剁手 割不割 保命 cut~loss stopped~out 忍痛割 含泪割 认栽 认怂 防守位 截断亏 被扫 卖出纪律 卖出规则 卖出条件 该卖的时候 什么时候卖
 止损 什么时候该卖 何时卖 出场规则 哪些时候~卖 | 扛单 死扛 硬扛 扛着 抗单 套牢 被套 套住 深套 套了 套着 装死 等回本 回本 解套 浮亏 不肯卖 舍不得割 舍不得卖 不想割 扳回 跌~不卖 舍不得 涨回来 熬着 站岗 高位站岗 埋在 闷在里面 挂在山顶 越套越深 硬撑
-扛单 死撑 鸵鸟 不敢看账户 | 亏损 亏了 亏钱 亏掉 亏大 亏得 老是亏 总是亏 一直亏 赔钱 赔了 浮亏 倒亏 亏成 亏到 亏这么 越亏 亏多少 输了 输钱 输掉 亏了几 赔多少 吃瘪 亏惨 亏光 巨亏 血亏 蚀本 打水漂 吃面 绿油油 亏~% 亏~个点 浮亏~% 在水下 | 盈利 赚了 赚钱 赚到 赚的 赚翻
+扛单 死撑 鸵鸟 不敢看账户 | 亏损 亏了 亏钱 亏掉 亏大 亏得 老是亏 总是亏 一直亏 赔钱 赔了 浮亏 倒亏 亏成 亏到 亏这么 越亏 亏多少 输了 输钱 输掉 亏了几 赔多少 吃瘪 亏惨 亏光 巨亏 血亏 蚀本 打水漂 吃面 绿油油 亏~% 亏~个点 在水下 | 盈利 赚了 赚钱 赚到 赚的 赚翻
 盈利 获利 浮盈 利润 挣钱 挣了 有赚 盈余 战果 赚得 赢了 大丰收 吃肉 吃到肉 翻红 赚头 profit | 止盈 落袋 获利了结 锁定利润 锁住利润 保住利润 见好就收 赚~走 赚~卖 浮盈 利润回吐 回吐 过山车 目标价 目标位 盈利~卖 兑现 涨~卖 涨~减 赚~跑
 止盈 赚够 止赢 涨到~出 涨了~卖 涨到~卖 出三分之一 先出 保护利润 保护价 移动止损 跟踪止损 止损~成本 止损上移 上移 保住~利 利润~跑 防止~利润 盈利~成本 卖一半 先卖 trailing 收割 落口袋 take~profit lock~gain
 止盈 target~price 锁盈 锁利 揣兜 摘果子 煮熟的鸭子 逃顶 卖出纪律 卖出规则 卖出条件 该卖的时候 什么时候卖 什么时候该卖 怎么卖 如何卖 何时卖 出场规则 哪些时候~卖 吐回去 守住 收回来点 | 加仓 加码 加注 追加 浮盈加 金字塔 顺势加 再买点 再买一点 多买点 多买一点
@@ -336,11 +336,11 @@ CONCEPTS = """\
 消息 利好出尽 政策 事件 落地 澄清 辟谣 否认 实锤 靴子 公布 官宣 刚挂出来 挂出公告 盘后公告 晚上公告 出公告 公告刚 黑公告 news rumor rumour headline 热搜 刷屏 | 荐股 推荐的 都在推荐 朋友推荐 群里 大v 博主 主播 直播间 老师 股评 听说
 荐股 别人说 跟单 喊单 抄作业 同事 朋友说 有人说 网上说 小道消息 专家 分析师 研报 听消息 别人推荐 让我买 微信群 股吧 公众号 抖音 调研 内部消息 邻居 隔壁 卖方 强烈推荐 tip tips guru influencer 内部群 付费群 收费群 交钱进 | 题材 概念 热点 风口 蹭热点 炒作
 题材 主题 题材股 概念股 炒了 沾边 跟风炒 故事 炒一波 一阵风 热炒 辟谣 澄清 新方向 | 轮动 主线 板块轮动 高低切 风格切换 热点切换 切换 换方向 行业轮动 最强板块 主线板块 热门板块 rotation leading~sector | 换股 调仓 换仓 弃弱留强 汰弱留强
-换股 去弱留强 换票 换品种 轮换 换一只 换成 换到 换掉 换别的 最弱 走得很弱 剔除 调仓日 rebalance 换仓日 换债 换仓位 swap switch~into | 大盘 指数 上证 沪指 深成指 市场环境 大环境 系统性风险 整体行情 大市 市场整体 
+换股 去弱留强 换票 换品种 轮换 换一只 换成 换到 换掉 换别的 最弱 走得很弱 剔除 调仓日 rebalance 换仓日 换债 换仓位 swap switch~into | 大盘 指数 上证 沪指 深成指 市场环境 大环境 系统性风险 整体行情 大市 市场整体
 大盘 系统性 index broad~market | 弱市 熊市 空头市场 弱势市场 行情不好 行情差 普跌 市场差 大盘跌 大盘不好 大盘下跌 大盘走弱 指数跌 连跌 单边下跌 千股跌停 市场不好 市场崩 bear downtrend weak~market 下跌~家 家~下跌 飘绿 跌了~家 | 暴跌 大跌 急跌
 暴跌 跳水 崩盘 闪崩 黑天鹅 极端行情 跌幅超 单日跌 长阴 大阴线 股灾 大幅下跌 砸盘 跌超 恐慌 crash 跌惨 崩了 血流成河 惨不忍睹 踩踏 断崖 瀑布 自由落体 腰斩 全线下跌 熔断 跌了~个点 大阴棒 黑色星期 极端情况 极端风险 尾部风险 流动性危机
 暴跌 meltdown plunge selloff sell-off plummet 全绿 绿得 一片绿 | 牛市 行情好 普涨 大盘好 强势市场 大盘走强 大涨 全面上涨 疯牛 慢牛 bull rally | 回撤 最大回撤 净值 账户亏 总亏损 缩水 账户~亏 回撤控制 高点回撤
-回撤 drawdown 从高点 从最高点 最高点~缩 高点~掉 高点~缩 账户~缩 | 单日亏损 当日亏损 当天亏 一天亏 日亏 今天~亏 亏损上限 单笔亏损 每笔亏损 单笔风险 每笔风险 总资金的 一笔~亏 最多~亏 单只~亏 亏损不得超 一单 一单~赔 一笔~赔 最多赔 赔好多
+回撤 drawdown 从高点 从最高点 最高点~缩 高点~掉 高点~缩 账户~缩 | 单日亏损 当日亏损 当天亏 一天亏 日亏 今天~亏 亏损上限 单笔亏损 每笔亏损 单笔风险 每笔风险 总资金的 一笔~亏 最多~亏 单只~亏 亏损不得超 一单 一笔~赔 最多赔 赔好多
 单日亏损 最多亏 亏多少算 | 本金 保本 安全第一 保守 稳健 亏不起 风险承受 风险偏好 保护本金 求稳 避险 安全垫 底线 | 盈亏比 赔率 胜率 风险收益 风险回报 期望值 性价比 划算 值不值 概率 risk~reward r:r | 复盘 交易记录 交易日志 交易日记
 复盘 总结 回顾 盘后 收盘后 检讨 写日志 反思 打分 反省 记账 写总结 journal review | 计划 交易计划 预案 提前想好 写下来 清单 纪律 规则 规矩 按计划 计划外 临时起意 铁律 | 确认 二次确认 再确认 等确认 验证 确认信号 坐实 收盘确认
 条件单 挂单 预埋单 预埋 限价 市价 自动卖 预警 提醒 委托 买入单 卖出单 撤单 单子 挂上 挂一个 挂低 挂高 挂价 挂多少 挂什么价 挂涨停 挂跌停 提前挂 挂卖 挂买 没成交 成交不了 没卖掉 没买上 没卖出去 部分成交 排不上 没排到 撤不撤 要不要撤 埋单 设止损
@@ -367,7 +367,7 @@ CONCEPTS = """\
 北交所 三十厘米 920开头 8开头 北京交易所 三十个点 专精特新 83开头 北京那个 北交 50万门槛 涨跌幅~30 三成涨跌 | 港股 港股通 恒生 恒科 南向 香港 h股 ah 美股 纳指 纳斯达克 qdii 海外 跨境 外盘 标普 汇率 人民币 恒指 港交所 港元 沪港通
 港股 南下 腾讯 阿里 美团 小米 两地上市 仙股 平台经济 中概股 | 期货 期权 股指 对冲 套保 认沽 认购 贴水 做空 股指期货 升水 hedge | 利率 国债收益率 降息 加息 十年期 无风险利率 央行 宽松 宏观 通胀 gdp cpi 社融 汇率 美联储 关税 地缘
 利率 pmi ppi 非农 经济复苏 经济不好 经济下行 经济~差 经济~好转 经济数据 经济形势 衰退 放水 印钱 降准 财政 特别国债 鲍威尔 联储 议息 m2 美债 国债期货 债市 货币政策 资金面 资金成本 化债 国债利率 久期 债券基金 十年国债 债基 | 周期股 煤炭
-周期股 钢铁 化工 有色 水泥 航运 强周期 商品 大宗 黄金 原油 金价 油价 贵金属 铜价 铜 金子 周期底 周期顶 景气高点 景气低点 供给侧 去产能 产能出清 库存周期 补库 动力煤 煤价 焦煤 焦炭 神华 煤矿 铁矿 钢价 电解铝 稀土 矿业 化肥 海运 运价 油运 
+周期股 钢铁 化工 有色 水泥 航运 强周期 商品 大宗 黄金 原油 金价 油价 贵金属 铜价 铜 金子 周期底 周期顶 景气高点 景气低点 供给侧 去产能 产能出清 库存周期 补库 动力煤 煤价 焦煤 焦炭 神华 煤矿 铁矿 钢价 电解铝 稀土 矿业 化肥 海运 运价 油运
 周期股 造船 集装箱 石油 中石化 中海油 三桶油 油气 opec 白银 金矿 猪周期 猪肉 养猪 猪价 顺周期 资源股 资源类 上游 原材料 靠天吃饭 | 科技 半导体 芯片 ai 人工智能 算力 光模块 cpo 软件股 大模型 tmt 科技股 国产替代 国产化 华为 鸿蒙 英伟达
 科技 服务器 液冷 存储 光刻 先进封装 寒武纪 光通信 数据中心 云计算 数字经济 量子 5g 消费电子 智能驾驶 无人驾驶 自动驾驶 deepseek gpt 智能体 自主可控 卡脖子 小登 互联网 | 消费 白酒 食品 家电 免税 酒类 消费股 大消费 茅台 五粮液 喝酒 啤酒
 消费 餐饮 旅游 航空股 零售 电商 医美 空调 文旅 吃的喝的 老登 以旧换新 酒企 茅指数 | 医药 创新药 中药 医疗 cxo 集采 疫苗 医药股 生物医药 医疗器械 药企 吃药 减肥药 器械 医保 疫情 制药 药品 新药 | 新能源 光伏 锂电 储能 风电 电动车 新能源车
@@ -417,7 +417,8 @@ ASKING = "? 吗 呢 怎么 怎样 如何 什么 哪 要不要 能不能 该不�
 DATA_REQUESTS = """多少点 几点 几号 收在 收了多少 流入了多少 流出了多少 净流入 涨了多少 跌了多少 多少家 是多少 股价多少 什么价 现价 最新价 导出 列出 列一下 查一下 查下 帮我查 查询 打印
 下载 翻译 解释一下 解释下 什么是 是什么 什么意思 介绍一下 写一个 写一段 写个 写段 画一 画个 算一下 截图 密码 天气 什么新闻 什么消息 发成 转成 存成 配色 董事长是 总部 哪年上市 笑话 你是 你叫 你能 在吗""".split()
 
-COURTESIES = Pattern("(?:早上|上午|中午|下午|晚上|[你您]|大家)好[呀啊]?(?=\\W|$)|早安|晚安|再见|[谢多]谢|辛苦")  # stand before any question
+# What people say beside a question, and what is no statement.
+COURTESIES = Pattern("(?:早上|上午|中午|下午|晚上|[你您]|大家)好[呀啊]?(?=\\W|$)|早安|晚安|再见|[谢多]谢|辛苦")
 
 # Traditional characters of trading talk; a memory is judged in simplified ones.
 TRADITIONAL = str.maketrans(
@@ -695,7 +696,7 @@ def own_text(message: dict) -> str:
 
 _TERM_RUN = Pattern(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[a-z]{1,32}")
 _TERM_SENTENCE = Pattern(r"[^。!?;\n]{2,}[。!?;\n]?")
-_TERM_CLAUSE_END = Pattern("[,:;，：；。]")
+_TERM_CLAUSE_END = Pattern("[,;，：；。]")
 _TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
 _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
                        r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
@@ -1096,7 +1097,7 @@ _SPEECH_RULE = ("如果|若|一旦|遇到|凡是|每(?!盎司|股|吨|克|桶|�
 # The bare end of a clause that says what to do is enough beside a state, but not beside an order of the day.
 _SPEECH_ACT = _SPEECH_RULE + (
     "|(?:买入?|卖[出掉]?|[加减清建试补留]仓?|空仓(?!观望中)|离场|走人?|止[损盈]|减半|清掉|低吸|兑现|介入|出局|过节|新仓|追[涨高]停?|抄底|[降减加提][低少高]仓位|[降压留减加][到至])[一二三"
-    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|[红底]线|挂钩|保留|口径|扣[除掉]|定投|按[月周季年]|对冲(?!基金)|检查|[看注]重|承受|最大|固定|封顶|适合|^用户(?:[用做]|要(?!求)|是(?!否)|看(?![好空多淡涨跌]))")
+    r"四五六七八九半\d%仓以内]{0,5}(?:$|[,;])|止损[线位是就设改上下]|[红底]线|挂钩|保留|口径|扣[除掉]|定投|按[月周季年]|对冲(?!基金)|检查|[看注]重|承受|最大|适合|^用户(?:[用做]|要(?!求)|是(?!否)|看(?![好空多淡涨跌]))")
 # What is no memory, unless its excuse is found too: the reason, the excuse, the pattern. (?!) is found nowhere.
 _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) for reason, excuse, pattern in (
     ("当日行情", "[就才则不别预]|因此|而|每[天日周月]", "<DAY>[^,]{0,12}(?:[大暴普领]?[涨跌][停幅了]?|走[强弱]|飙升|跳水|反弹|回落)(?:[^,]{0,3}$|,[涨跌]幅)"),
@@ -1210,7 +1211,7 @@ _SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|[了完来好到出]没有?[。
 _SPEECH_WHENEVER = Pattern("(啥时候?|什么时候|哪天|谁)([^。!?;]*?)\\1")  # 啥时候站稳，啥时候我才进
 _SPEECH_REQUESTS = Pattern("^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\\d{6}))|"
     "(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])|.{2,12}[调拉列画导搜查跑算](?:出来|给我)[。!]?$)"
-                           "(?!.*(?:[不先每都]|(?<![几这那哪两一二三四五\\d])只))|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|谢谢|[早晚]上?好|[你您]好|早安?|晚安|在吗|那?就这样[吧了]?|辛苦了?|明白了?|继续|接着说?|换一?个)[,。!]*$")
+                           "(?!.*(?:[不先每都]|(?<![几这那哪两一二三四五\\d])只))|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|早|在吗|那?就这样[吧了]?|明白了?|(?:" + COURTESIES.pattern + ")了?|继续|接着说?|换一?个)[,。!]*$")
 _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:(?:嗯+|这个好|好的?|[挺也]?行|不错|可以|ok)?[,。!]*(?:yes|没毛病|是?这么回事"
     r"|要(?=$|[,。!])|我?(?:采纳|要了)|对+(?=$|"
     "[的,。!啊呀头、])|是(?:的|$|[,。!啊呀])|没错|正[是确]|[准确]{2}|同意|说[得的]对|就是(?:这样|这个?意思|这么回事)|就这么[办定做来]|就[按照]|赞成|认可|采纳|我也是?[这么样]{2}[想做认]|(?:都|帮我"
@@ -1487,9 +1488,10 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
     Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
     has no threshold that holds in a store of five rows as in one of three hundred.
     A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and, those in
-    its first clause counted HEAD_BONUS more, BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that. _score is the largest weight of its
-    pipelines, scaled by its share of the best evidence, times the decay. Keywords confirm; one that is no term of the
-    question (a host's own) brings a row when it is rare enough to be evidence by itself.
+    its first clause counted HEAD_BONUS more, BEST_SHARE (or BESIDE_STOCK) of the best row's; age has no say in that.
+    _score is the largest weight of its pipelines, scaled by its share of the best evidence, times the decay. Keywords
+    confirm; one that is no term of the question (a host's own) brings a row when it is rare enough to be evidence by
+    itself.
     """
     own = [word for word in keywords if word not in weights]
     held = [[word for word in own if word in row["content"]] for row in rows] if own else [[]] * len(rows)
@@ -1501,15 +1503,17 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
         head = terms & head_terms(row["content"]) if terms else ()
         return sum([worth[term] for term in terms]) + HEAD_BONUS * sum([worth[term] for term in head])
 
+    evidences = list(map(weigh, rows, matched))
     # The name of a stock stands only in its own rows; it must not raise the bar for the general rules.
     general = set().union(*(terms for row, terms in zip(rows, matched) if not row["codes"]))
-    best = max((weigh(row, terms & general) for row, terms in zip(rows, matched) if terms), default=0.0)
+    best = max((weigh(row, terms & general) if row["codes"] else evidence
+                for row, terms, evidence in zip(rows, matched, evidences)), default=0.0)
     own_codes = [[code for code in codes if code in row["codes"].split(",")] if row["codes"] else [] for row in rows]
     gate, hits = min((BESIDE_STOCK if any(own_codes) else BEST_SHARE) * best, ENOUGH_EVIDENCE), []
-    for row, terms, words, same in zip(rows, matched, held, own_codes):
+    for row, terms, evidence, words, same in zip(rows, matched, evidences, held, own_codes):
         if not (terms or words or row["codes"]):
             continue
-        evidence, rare = weigh(row, terms), sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
+        rare = sum([own_worth[word] for word in words]) >= MIN_EVIDENCE
         near = evidence >= gate and sum([worth[term] for term in terms]) >= MIN_EVIDENCE
         if not (same or near or rare):
             continue
@@ -3020,11 +3024,10 @@ _RULE_NOT_MINE = Pattern("^[^，]{0,5}(?:[他她]们?|大家|[朋室网股校]�
     "|^你(?![记要别不先每以给都推必回分直只少多讲])|^(?![^，]{0,7}(?:[我先再别少多给要]|直接|分析|回答|时候))[^，]{1,8}(?:(?<![来话])说|(?<![不话句])讲|(?<![许别不])[喊劝])|[听据]说|传闻"
     "|俗话|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿|[好真]想|是[对错]的|大不了|可能|也许|或许"
     "|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[亏气烦跌][得的](?:我|都|人)|考虑(?:一下|要|是)|没问题|规定|规则下|T\\+1|^要不|交易所")
-_RULE_IRONY = Pattern("玩笑|说着玩|逗你|气话|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)|剁手|韭菜|送钱|追涨杀跌"
+_RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)|剁手|韭菜|送钱|追涨杀跌"
     "|死扛到底|亏光|[打死]死?都|听你的|我宣布")
-_RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|玩笑|说着玩|逗你|气话|(?<!你)[说打]错|口误|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$"
-    "|收回(?:[刚这上，。]|$)|别当真"
-    "|[别不]用?记[了吧住]?$|^更正|改主意")
+_RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$"
+    "|收回(?:[刚这上，。]|$)|[别不]用?记[了吧住]?$|^更正|改主意")
 _RULE_ASK = Pattern("[?？]|(?:[吗呢么]|没有?)[!！。]?$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何|是否|多久|([一-鿿])不\\1|^(?:是|能|对).*不[。!]?$|的不[。!]?$")
 _RULE_WHATEVER = Pattern("(?:不管|无论|不论)[^，]{0,12}|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}(?:[都也]|我?不管|无所谓)|再看[^，]{0,8}|([看碰])都不\\1|(?:[先要都再得须]|顺[手便])(?:[说讲]|告诉我|标出)[^，]{0,8}(?:在?哪[里儿个]?|多少|什么|怎么[^，]{1,3})$")
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
