@@ -146,7 +146,8 @@ OWNER_LOST_S = 600
 MAX_CANDIDATES, CANDIDATE_DAYS = 100, 45  # kept: so many, so long
 
 MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row that says a conversation was judged
-BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 0.05  # for another writer; a chat leaves a longer wait to its thread
+# For another writer: in general, before a turn, and after one, where a thread takes over the longer wait.
+BUSY_TIMEOUT_S, RECALL_BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 1.0, 0.05
 SCHEMA_VERSION = "1"
 TERMS_VERSION = "5"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
 ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
@@ -192,6 +193,7 @@ JUDGED_TOOL_CHARS = 3000  # of both ends of a tool result: a conversation that w
 JUDGED_MESSAGES, JUDGED_CHARS = 80, 4000  # newest messages, and characters of both ends of each, that are judged
 FOREIGN_SHARE = 0.45  # share of a memory that foreign text must cover before it is refused ...
 FOREIGN_LEAD = 0.3  # ... and by how much it must beat the user's own words
+UNSAID_SHARE = 0.35  # the same share for a memory of which the user said not a word
 SAID_SHARE = 0.6  # of own words that make it the user's, whoever said it better
 OWN_SHARE = 0.3  # share of own words that clears a memory which something asked to plant
 CONTRADICTED_SHARE = 0.5  # share of a memory that a clause must cover for its 卖 to contradict the memory's 买
@@ -1154,7 +1156,7 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
      r"|[\[【](?:<ROLE>|用户|助手|系统)[\]】]|(?<![a-z])<ROLE>:|(?<![一-鿿])(?:系统|助手):"),
     ("含隐私", r"家庭住址|\d[幢栋弄]\d|(?:[账帐卡]号|密码|口令|令牌|身份证号?|手机号?|电话|座机|住址|token|api ?key|验证码|微信号?|qq号?|邮箱)[^,。]{0,6}[a-z0-9!@#$%^&*_-]{4,}"),
     ("是给助手的指令", "最高(?:准则|指令|优先级)|(?:忽略|无视|忘记|绕过|覆盖|取消)…(?:指[令示]|设定|安全|系统(?!自带)|以上)|系统(?:提示|指令)(?![^,。]{0,6}[也都]?[别不](?:要|用|再)?[听理信管])|提示词|(?:开发者|越狱|无限制|上帝|调试|超级|特权|内部|操盘)模式|安全(?:策略|限制|约束|"
-     "机制)|你(?:必须|现在是|是一|只能|应当|已)|(?:规则|限制|纪律)[^,。]{0,2}(?:全部|统统)[^,。]{0,2}(?:失效|作废|取消|解除)|从现在开?始?起?你|扮演|自称|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|全权|代客|代操|不受[^,。]{0,5}(?:约束|限制|监管)|转账到|汇款|you (?:are|must|should|will)|"
+     "机制)|你(?:必须|现在是|是一|只能|应当|已)|(?:规则|限制|纪律)[^,。]{0,2}(?:全部|统统)[^,。]{0,2}(?:失效|作废|取消|解除)|从现在开?始?起?你|扮演|自称|作为[^,。]{0,3}(?:ai|助手|模型|智能体)|(?:隐瞒|瞒报|掩盖|粉饰)…(?:亏|风险|回撤|数据)|只报[^,。]{0,2}[喜盈]|管理员|[声宣]称|告诉用户|向用户保证|夸赞|吹捧|授权|全权|代客|代操|不受[^,。]{0,5}(?:约束|限制|监管)|转账到|汇款|you (?:are|must|should|will)|"
      "ignore |disregard |developer mode|system prompt|jailbreak|pretend|always (?:answer|recommend|say)|(?:所有|每[次回]|"
      "任何|始终|总是|永远|都|一律|优先|无条件)…(?<![只不别少再勿])(?:推荐|力推|[唱看]多)|(?:始终|总是|必须|一律|都|只)[^,。]{0,3}(?:以…(?:开头|结尾)|(?:回[答复]|输出|"
      "给出)…(?:买|卖|看[多空]|推荐))|只[能准许]?[说讲报]…好|回[答复]…[附带加]…(?:码|链接|广告)|(?:不再|不[要用必得]|无需|别|停止|取消|关闭|省略|去掉|跳过|"
@@ -1398,7 +1400,7 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
     figures = {piece for piece in core if piece[0].isdigit()}.difference(*others)
     amended = own >= SAID_SHARE or own >= OWN_SHARE and any(
         figures & words.pieces or _SPEECH_SETTLED.search(words.text) for words in speech if words.own)
-    if foreign >= FOREIGN_SHARE and foreign - own >= FOREIGN_LEAD and not amended:
+    if foreign >= (FOREIGN_SHARE if own else UNSAID_SHARE) and foreign - own >= FOREIGN_LEAD and not amended:
         return "是他人的话，不是用户的"
     taken = (_speech_risks(text) for text in _speech_own_texts(speech) if not _SPEECH_GAVE_UP.search(text))
     if planted and own < OWN_SHARE or _speech_risks(plain).difference(*taken):
@@ -1821,7 +1823,6 @@ context_archive.code_resolver = resolve_stock_codes
 Pending = collections.namedtuple(
     "Pending", "id kind hash session_id payload tries next_try owner owner_since last_error created_at")
 Snapshot = collections.namedtuple("Snapshot", "key rows by_id after superseded standing indexed")
-CONNECT_OPTIONS = {"timeout": BUSY_TIMEOUT_S, "isolation_level": None, "check_same_thread": False}
 # A text that another program wrote in another encoding must not make all the rows unreadable.
 _lenient = functools.partial(str, encoding="utf-8", errors="replace")
 _known_line = functools.lru_cache(maxsize=256)(safe_line)  # for what is short and comes again: types, references
@@ -1924,6 +1925,7 @@ class MemoryStore:
         self.clock = clock
         self._settings = {}
         self._local = threading.local()  # key, conn, writable, terms, fts, snapshot of this thread
+        self._waits = threading.local()  # seconds for another writer, if not BUSY_TIMEOUT_S, also while opening
         self._connections = []  # (thread, connection, process) of every connection that may still be open
         self._generation, self._at_exit = 0, None
         self.configure(home=home, db_path=db_path, archive_dir=archive_dir, stock_list=stock_list)
@@ -2016,16 +2018,21 @@ class MemoryStore:
             if not os.path.isfile(path):
                 raise
             local.writable = False
-        conn = sqlite3.connect(path, **CONNECT_OPTIONS) if local.writable else self._connect_read_only(path)
+        open_file = self._open if local.writable else self._open_read_only
+        conn = open_file(path, self._wait_s)
         self._at_exit = self._at_exit or atexit.register(self.close_db)
         self._connections.append((threading.current_thread(), conn, os.getpid()))
         conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
         return conn
 
     @staticmethod
-    def _connect_read_only(path: str) -> sqlite3.Connection:
+    def _open(path: str, wait_s: float, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False, uri=uri)
+
+    @classmethod
+    def _open_read_only(cls, path: str, wait_s: float) -> sqlite3.Connection:
         uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        conn = sqlite3.connect(uri + "?mode=ro", uri=True, **CONNECT_OPTIONS)
+        conn = cls._open(uri + "?mode=ro", wait_s, uri=True)
         try:
             conn.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
@@ -2033,7 +2040,7 @@ class MemoryStore:
             if not isinstance(error, sqlite3.OperationalError) or "locked" in str(error):
                 raise
             # A WAL database in a folder where its -shm cannot be made: as nobody has it open, the file stands still.
-            conn = sqlite3.connect(uri + "?immutable=1", uri=True, **CONNECT_OPTIONS)
+            conn = cls._open(uri + "?immutable=1", wait_s, uri=True)
         return conn
 
     def _prepare(self, conn) -> None:
@@ -2145,14 +2152,22 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def patience(self, seconds: float):
-        """For a while, another time to wait for another writer."""
-        conn = self.get_db()
-        before = conn.execute("PRAGMA busy_timeout").fetchone()[0]
-        conn.execute("PRAGMA busy_timeout = %d" % int(seconds * 1000))
+        """For a while, another time to wait for another writer, also while the file is opened."""
+        before = self._wait_s
+        self._set_wait(seconds)
         try:
             yield
         finally:
-            conn.execute("PRAGMA busy_timeout = %d" % before)
+            self._set_wait(before)
+
+    @property
+    def _wait_s(self) -> float:
+        return getattr(self._waits, "seconds", BUSY_TIMEOUT_S)
+
+    def _set_wait(self, seconds: float) -> None:
+        self._waits.seconds = seconds
+        with contextlib.suppress(AttributeError, sqlite3.ProgrammingError):  # not open: it will be opened so
+            self._local.conn.execute("PRAGMA busy_timeout = %d" % int(seconds * 1000))
 
     # -- writing --
 
@@ -2563,7 +2578,7 @@ class MemoryStore:
         """(rows, problem): every row that can be read, oldest first, without terms; problem is '' when that is all."""
         found, problem = {}, ""
         if os.path.exists(self.db_path):
-            with contextlib.closing(self._connect_read_only(self.db_path)) as conn:
+            with contextlib.closing(self._open_read_only(self.db_path, self._wait_s)) as conn:
                 conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
                 for statement in EXPORT_FROM:  # past a damaged page it reads backwards from the end
                     try:
@@ -2972,18 +2987,19 @@ def fallback_provider_from_env() -> OpenAICompatibleProvider | None:
 # What a trader does. Only these verbs make 不… a rule: 不追高 is one; 不清楚, 不好看, 不用谢 and 主力不出货 are none.
 _RULE_DO = ("(?:[追买碰补添接抄摊扛抢留拿听赌卖减砍割换熬捞入建搞玩炒跟选配摸改投沾避挂梭躲]|融资|做(?!声)|定投|打新|信(?![号心息用托这那你他她了我]|$)|收(?![到益盘于获看听费])|打(?![紧扰])|清(?!楚)|加(?!思)|(?<![高低])开(?![心玩])|(?<![支坚保])持"
     "|给(?!力)|看(?![好出到懂清来见])|(?<!会)用(?![了看管担谢急分解说再太那查算改怕问])|[满重空]仓|伸手|整(?![理天个体])|低吸|[隔过]夜|止[损盈]|[下挂]单|[进离]场|动(?![作静力听])|[出动]手|交易|操作|参与|考虑|推荐|提[醒示])")
-_RULE_EXIT = "(?:[走跑歇](?![势赢])|[砍卖清减割撤停买进提移换调降转切避剔]|[加空]仓|止[损盈]|离场|出[局掉]|全出|收[工手]|落袋|休息|只[留做看])"
+_RULE_EXIT = "(?:[走跑歇躲](?![势赢])|[砍卖清减割撤停买进提移换调降转切避剔]|[加空]仓|止[损盈]|离场|出[局掉]|全出|收[工手]|落袋|休息|只[留做看])"
 _RULE_NOT = "(?<!不是)(?:不|莫(?!非)|别(?![的人家])|勿|拒绝|避免)(?:再|要|想|愿意?|会|能|许|准|允许|可以|得|打算|喜欢|轻[易言]|随便|主动){0,2}"
 _RULE_NUM = r"[\d一二两三四五六七八九十半]"
 # What a rule may hang on. It makes the rule a decision; without it, it is a preference.
 _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]到|万一|每逢|[跌突击涨]破|破(?!产)|站[上不稳]|失守|[放缩天]量|量比|冲高|创新[高低]|回踩|(?<!追)[涨跌]停"
     "|[高低]开|[金死]叉|[涨跌亏赚盈]损?[^，]{0,5}" + _RULE_NUM + "|回撤[^，]{0,3}到|连续?(?:[亏跌涨止升降增减阴阳]|" + _RULE_NUM + ")|(?<![不能得准许])超过"
-    "|[大小]于|不[到足]|达到|触[及发]|摸到|出现|(?<![同随平小及准按])时候?(?!间)|(?<=[^今往我你最])[以之]?后(?![能还])|[^提目跟面眼]前(?=[^低高]|$)|期间|周[一二三四五末]|公告|当天)")
+    "|[大小]于|不[到足]|达到|触[及发]|摸到|出现|(?<![同随平小及准按])时候?(?!间)|(?<=[^今往我你最])[以之]?后(?![能还])|[^提目跟面眼]前(?=[^低高]|$)|期间|周[一二三四五末]|公告|当天|在[^，]{1,8}线[^，]{0,2}[上下])")
 # The ways to state a rule: a thing not done, the only thing done, a gate, a limit, an answer to an event, and the
 # spoken order "subject, 我, what I do" (解禁前的票我会避开), which needs no list of verbs.
 _RULE_FORMS = Pattern("[别不][用要]?[跟给对]我[讲说报提推念发弹]|一[手股分单只]也?都?不[买卖加碰动留做开补]|我?就[买做看认玩吃][^，\\d]{3,}(?<![了吧])$|(?:回[答复]|汇报|解释|输出|结论|报告|分析|说话|讲[话解]?|报)(?![^，]{0,4}一?下)[^，]{0,8}"
     "(?:别|拿|直接|放在?[^，]{0,4}[前后第头尾]|用[^，]{2,}|就报|控制|统一)|(?:" + _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?|(?:不要|别(?![的人家]))[^，]{0,6})" + _RULE_DO
     + "|从来?不|(?<!" + _RULE_NUM + "|[几这那每哪单多来换挑选])只(?![是要有剩能好不得怕会想问知差涨跌股票个])|只能(?:[看做用买](?![到见着])|[^，]{1,8}(?:操作|下单|交易))|用[^，]{1,6}(?:话|中文)说?$|(?:数字|金额|日期|价格|单位)[^，]{0,4}(?:保留|按|标|写)|(?:盘[前中后]|收盘后|每[天日周月])[^，]{0,6}[发给推]我|少(?:打扰|发|推|烦)|少[动做买看][^，]?多[看等想做]"
+    "|我只要[^，]{2,}的?(?:公司|股票?|票|标的|品种|基金)$|(?:都|一定|必须|每次)要?[标写附注列带](?:[上明出清]|来源|日期)|(?:说话|讲话|回[话答复])[^，]{0,3}[短简](?:点|一点|洁|短)"
     "|主要是?[看做靠买拿投]|我是?做(?![了过到错])|做的是|一票否决|(?:才|(?<=[^，])再)[会能敢肯]?(?:[买进加开上建入卖减补做接追]|[动出]手|下单|考虑)"
     "|(?:[最顶至][多高低大长短]|[至最]少|起码|上限|[不别](?:能|得|要|准|许|可以|会配)?[超低高少多]?[过于]|别[^，]{0,5}超过?|止[损盈](?:线|目标|我?(?:统一|一般|都)?[设定放]在?)"
     "|(?:[红底]|割肉|清仓|减仓|离场)线|控制在|封顶|(?:都|必须|总)[^，]{0,2}留)(?!.{0,3}[涨跌]).{0,12}" + _RULE_NUM + "|" + _RULE_NUM + ".{0,4}以[内上下]$"
@@ -3450,7 +3466,8 @@ def recall(user_message: str, *, store=None) -> dict:
     store, text, answer, rows = store or _default, safe_line(user_message), queue.SimpleQueue(), []
     found = {section: [] for section in (*SECTIONS, "limit")}
     try:
-        rows = store.live_memories()
+        with store.patience(RECALL_BUSY_TIMEOUT_S):
+            rows = store.live_memories()
     except (sqlite3.Error, OSError, MemoryStoreError) as error:
         _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
     codes = question_codes(text, rows)

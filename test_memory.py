@@ -2542,6 +2542,21 @@ class TestProcesses:
         assert finish(other, b"\n") == (0, b"", b"") and memory.wait_pending(20)
         assert (contents("preference"), memory._default.list_pending()) == (["用户不追涨"], [])
 
+    def test_a_chat_does_not_wait_either_while_the_file_is_opened(self, home, monkeypatch):
+        memory.save_memory("preference", "用户只在尾盘买入")
+        memory._default.get_db().execute("PRAGMA journal_mode = DELETE")  # as on a drive that has no WAL
+        memory.close_db()
+        other = self.running(self.LOCKED.replace("IMMEDIATE", "EXCLUSIVE"), str(home / "wyckoff.db"))
+        monkeypatch.setattr(memory, "RECALL_BUSY_TIMEOUT_S", 0.05)
+        late = threading.Timer(5, lambda: finish(other, b"\n"))
+        late.start()
+        assert memory.build_memory_context("尾盘能买吗") == ""
+        thread = memory.save_session_summary_async(self.TALK, Script("[偏好] 用户不追涨", "NEW"))
+        assert thread.is_alive() and late.is_alive()  # back in the chat, and the other still holds the lock
+        late.cancel()
+        assert finish(other, b"\n") == (0, b"", b"") and memory.wait_pending(20)
+        assert contents("preference") == ["用户不追涨", "用户只在尾盘买入"]
+
     def test_a_second_connection_leaves_the_locks_of_the_first_alone(self, home):
         look = """
             import sqlite3, sys
