@@ -955,6 +955,14 @@ class TestStockNames:
     def test_nicknames_count_only_between_the_edges_of_words(self, text, codes):
         assert memory.resolve_stock_codes(text) == codes
 
+    @pytest.mark.parametrize("text, codes", cases("""
+        三一跌破年线 > 600031|周三一早就卖|这三一样吗|紫金今天新高 > 601899|紫金山脚下|紫金保险理赔|宗申冲高 > 001696|网宿放量 > 300017
+        宁德市的天气|宁德市值缩水 > 300750|国航亏了 > 601111|订了国航班次|我国航运|长安能买吗 > 000625|从长安坐车|捷佳迅速封板 > 300724
+        平均胜率六成|部分众筹|策略有独特变化|圆通快递到了|圆通破位 > 600233"""))
+    def test_short_forms_of_the_shipped_list_are_no_pieces_of_other_words(self, text, codes, monkeypatch):
+        monkeypatch.delenv("WYCKOFF_STOCK_LIST")
+        assert memory.resolve_stock_codes(text) == codes
+
     def test_every_look_says_why(self):
         assert memory.explain_stock_codes("本金600000买茅台,不碰机器人") == [
             {"text": "600000", "code": "", "name": "", "reason": "金额、数量或编号"},
