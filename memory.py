@@ -1119,13 +1119,13 @@ _SPEECH_BOUNDARY = [(reason, _speech_pattern(excuse), _speech_pattern(pattern)) 
     ("临时看法", "[就才则]|时,", "(?:可能|或许|也许|大概率|恐怕|怕是)[^,]{0,12}(?:[涨跌]|启动|见[顶底]|反弹|走[强弱]|降[准息]|守[得不]住|突破|新[高低])"
      "|(?:热情|兴趣)[^,]{0,4}(?:减|下降|消退)"),
     ("持仓、成本或盈亏", "(?!)", r"正在(?:运行|持有|拿着)|净值[\d.]+$|仍(?:处于|在)?(?:浮[亏盈]|亏|套)|手[里上中][^,]{0,3}还?有\d[\d.]*(?:股(?!以)"
-    r"|手(?!以)|万股)|^(?:用户|我)(?:是|处于|仍|还){0,2}[满空半轻重]仓(?:状态)?$|(?:剩余|还剩|可用)[^,]{0,6}(?:资金|保证金|余额|现金|仓位)(?!…(?:时|就|则"
+    r"|手(?!以)|万股)|还[有剩]\d[\d.]*[股手]|^(?:用户|我)(?:是|处于|仍|还){0,2}[满空半轻重]仓(?:状态)?$|(?:剩余|还剩|可用)[^,]{0,6}(?:资金|保证金|余额|现金|仓位)(?!…(?:时|就|则"
     r"|[^,]*停))|^(?:用户|我)?(?:<DAY>|已经?)(?:是|为|处于|仍"
      r"|还){0,2}(?:[满空半轻重]|[\d.]+[%成])仓(?:状态)?(?:$|[,。])"),
     ("一次性操作", "(?!)", "(?:[今明][天日晚]|这[两几]天|[本这下]周|暂时)…不(?:操作|动|交易)|<DAY>…先…(?:观望|看[看着]?|不操作|不动|歇)|(?:这一?|"
      "本)[次笔单把]…(?:持有|拿|留)[到着]|^(?!.*不[^,]{0,12}临时).*临时(?:改|调|加|减|换|决定)|[本这]轮[^,]{0,4}(?:观望|不动|看戏)|先(?:观望"
      "|看)[一两三几\\d]+[天日周](?:再|$)(?!.*就)|就?这一次|下不为例|方案[一二三四五甲乙abc\\d]"),
-    ("一次性操作", "[每凡]|没[^,]{0,3}就|以后|一律|从不|永远|都|教训|不再|次日|隔[天日]", "(?:[今明][天日早晚]|后天)[^,。]{0,4}先[买卖拿试进加减补][^,。]{0,12}$"
+    ("一次性操作", "[每凡]|没[^,]{0,3}就|昨[日天][^,]{1,8}的[^,]{0,6}今[日天]|以后|一律|从不|永远|都|教训|不再|次日|隔[天日]", "(?:[今明][天日早晚]|后天)[^,。]{0,4}先[买卖拿试进加减补][^,。]{0,12}$"
     "|(?:[今明][天日早晚]|后天|下周)[^。]{0,30}(?:[买卖清抛减补加出掉][仓掉完光出入]?|走)(?:一半|部分|[\\d.]+%|<LOT>)?$|"
      "(?:[本此]|这一?)[次回](?!调|踩)|(?:委托价?|挂单|[买卖]单|条件单|(?:预警|提醒)价?)[^,]{0,10}[改调挂设][^,]{0,4}\\d|(?:撤[销掉回]"
      "|取消)[^,]{0,8}(?:委托|单|申购)|\\d元[^,]{0,4}(?:通知|提醒)"),
@@ -1199,7 +1199,7 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
 _SPEECH_RISK_OFF = Pattern("(满[仓融打]|(?<!安)全仓|梭哈|打满|全部?押|孤注|(?<![a-z])all[ -]?in(?![a-z]))|((?:不(?![^设用做要带看管需止])|从不|别|"
     "取消|忽略|无视|放弃|去掉|关闭|没有?)[^,。]{0,4}止损(?![^,。]{0,6}不)|死[拿扛]|扛单|只买不卖|ignore stop)|((?:忽略|无视|不[顾管]|不考虑|取消|解除|放开|"
     "关闭)[^,。]{0,6}(?:(?<!高)风险(?![高大股品])|风控|仓位[限上][制限]|纪律|回撤)|ignore risk|(?:回撤|仓位|亏损)[^,。]{0,3}(?:不设|没有?|无)(?:上限|限制"
-    "|底线))|(杠杆(?!率)|融券|融资(?!余额|盘|净|买入额|客)|两融|配资|借[钱贷款]|抵押|"
+    "|底线))|(杠杆(?!率)|融券|融资(?!余额|盘|净|买入额|客|利率|成本)|两融|配资|借[钱贷款]|抵押|"
     "裸卖|[加翻]倍[补加买]|最高(?:级|风险))")
 _SPEECH_NEGATED = Pattern("不|没|(?<!特)别|勿|拒|忌|戒|禁|避免|反对|远离|[降减控少]")
 
@@ -1254,7 +1254,7 @@ _SPEECH_UNLIKE = _speech_pattern("我…[跟和与比]…(?:不一样|不同|相
 _SPEECH_CHANGES = Pattern("改[为成到用]|不再|调[整到]|[升降提收放][到至宽紧]")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
 _SPEECH_ASKS = Pattern("\\?$|[吗么呢][。!]?$|[了完来好到出]没有?[。!]?$|怎么[看样]|咋|(?<![扯管论没])(?:啥|什么)(?!都|也|时|的|[追抢买卖慌急怕补])|多少钱"
-    "|[是可]不[是可]|有没有|(?:几[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|在哪[个里儿]|(?<!再看)([一-鿿])[不没]\\1(?!的?(?:无所谓|都|不重要|没关系|随))")
+    "|[是可]不[是可]|有没有|(?:几个?[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|在哪[个里儿]|(?<!再看)([一-鿿])[不没]\\1(?!的?(?:无所谓|都|不重要|没关系|随))")
 _SPEECH_WHENEVER = Pattern("(啥时候?|什么时候|哪天|谁)([^。!?;]*?)\\1")  # 啥时候站稳，啥时候我才进
 _SPEECH_REQUESTS = Pattern("^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\\d{6}))|"
     "(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])|.{2,12}[调拉列画导搜查跑算](?:出来"
@@ -1282,6 +1282,7 @@ _SPEECH_DENIES = Pattern("不|别|坑|谁爱|骗|从没|没有|停[手止]|休�
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
 _SPEECH_GAVE_UP = Pattern("销户|没开(?![始盘])|没有?[^,。]{0,4}权限|[是叫]赌|[找作送]死|玩火|走不通|我[可才]?不学|(?<!软件)(?:戒|关|停|退)[掉了]"
     "|这辈子[^,。]{0,3}不|再也不|[不别从没]{1,2}[^,。]{0,2}[碰沾]")  # 两融我早销户了，这辈子不碰
+_SPEECH_OWN_SUBJECT = Pattern("个股|股票|其[他余它]|别的|剩下")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)|(?:用户|"
@@ -1380,7 +1381,8 @@ def _speech_user(text):
 def _speech_own_texts(speech):
     """Return the user's own clauses, each with the next one where that has no subject: 两融我早销户了，这辈子不碰."""
     own = [words for words in speech if words.own and words.role == "user"]
-    return [words.text + ("" if after.position != words.position or _term_concepts(after.text)[0] else after.text)
+    return [words.text + ("" if after.position != words.position or _SPEECH_OWN_SUBJECT.match(after.text)
+                          or _term_concepts(after.text)[0] else after.text)
             for words, after in zip(own, own[1:] + [_SPEECH_END])]
 
 
@@ -1395,18 +1397,19 @@ def _speech_denied(plain, core, speech):
     gave_up = firm and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
-    return contrary or gave_up or firm and _speech_refused(plain, own) or _speech_renumbered(
+    return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
         plain, core, topics, own, speech)
 
 
-def _speech_refused(plain, own):
+def _speech_refused(plain, topics, own):
     """Tell whether every clause of the user that speaks of this says no to it."""
     liked = _SPEECH_LIKES.search(plain)
     what, marks = (plain[liked.end():], _SPEECH_DENIES) if liked else (plain, _SPEECH_REJECTS)
     head, what = what[:2] if liked else "\n", _speech_pieces(what)
     near = [len(marks.findall(words.text)) % 2 or liked and _SPEECH_NOT_THAT.match(after.text)
             for words, after in zip(own, own[1:] + [_SPEECH_END])
-            if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE)
+            if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE
+                or liked and topics.intersection(_term_concepts(words.text)[0]))
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
     return near and all(near) and not marks.search(plain)
 
