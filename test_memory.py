@@ -202,6 +202,10 @@ class TestTerms:
     def test_a_number_is_one_term_with_its_unit(self, text, term):
         assert term in memory.search_terms(text)
 
+    def test_a_single_letter_counts_with_the_character_beside_it(self):
+        assert memory.search_terms("倒T后看K线") == ["c做t", "倒t", "t后", "看k", "k线", "后看"]
+        assert "t" not in memory.search_terms("正T和T+0")
+
     @pytest.mark.parametrize("text, term", [("买了三只", "3只"), ("第2个", "2"), ("3.85元", "85元"), ("14:45", "45")])
     def test_small_counts_and_parts_of_numbers_are_no_terms(self, text, term):
         assert term not in memory.search_terms(text)
