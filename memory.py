@@ -413,7 +413,7 @@ CONCEPTS = """\
 # Pairs of characters that say nothing about the subject, and the original's general trading words.
 STOP_TERMS = frozenset("""可以 现在 怎么 什么 为什 一下 一个 是不 不是 能不 不能 不要 用户 还是 还有 就是 但是 因为 所以 没有 觉得 需要 帮我 看看 看下 自己 时候 之前 以前 上次 之后
 以后 后来 今天 明天 昨天 最近 这次 那么 么办 么样 怎样 多少 是否 的话 问题 知道 告诉 说过 记得 一直 能买 可不 不可 以吗 请问 谢谢 麻烦 股票 个股 一只 买入 卖出 操作 建仓 止损 交易 策略 情况 比较 有点
-一些 一点 一定 一般 一半 一年 一次 板块 账户 季度 超过 重新 成交 里面 然后 不过 其实 真的 非常 特别 直接 继续 准备 打算 考虑 分析 判断 公司 处理 分钟 时间 合适 手里 东西""".split())
+一些 一点 一定 一般 一半 一年 一次 账户 季度 超过 重新 成交 里面 然后 不过 其实 真的 非常 特别 直接 继续 准备 打算 考虑 分析 判断 公司 处理 分钟 时间 合适 手里 东西""".split())
 # A pair that begins or ends with one of these is grammar (的票, 了吗, 第二), not a subject.
 STOP_TAILS = frozenset("的了吗呢么吧啊呀嘛哦是在有就都也还又才再把被给让和与或但而我你他她它您咱这那哪谁怎几很太更最会要想该些之以所为得着个第已从没不来去")
 STOP_HEADS = STOP_TAILS.union("跟且应可请过只对向等如果若")
