@@ -645,11 +645,16 @@ def split_codes(codes: str) -> list:
     return [code for code in codes.split(",") if code]
 
 
+_CODE_SPELLED = Pattern(r"(?:s[hz]|bj)?[.:]?(\d{6})(?:\.(?:s[hzs]|bj|xshg|xshe))?", re.I)
+
+
 def join_codes(codes) -> str:
-    """'300750,002594' of such a string, a number, a list or None; each code once, in order."""
-    codes = "%06d" % codes if isinstance(codes, int) else codes
-    items = codes.split(",") if isinstance(codes, str) else [str(code) for code in codes or ()]
-    return ",".join(dict.fromkeys(code for code in map(safe_line, items) if code))
+    """'300750,002594' of such a string, a number, a list or None, also of SZ300750 or 300750.SZ; each code once."""
+    items = [codes] if isinstance(codes, (str, int)) else codes or ()
+    items = [item for code in items for item in re.split(
+        "[,，、;；\\s]+", "%06d" % code if isinstance(code, int) else safe_line(code))]
+    spelled = [_CODE_SPELLED.fullmatch(item) for item in items]
+    return ",".join(dict.fromkeys(code[1] if code else item for item, code in zip(items, spelled) if item))
 
 
 def finite(number, default: float = 1.0) -> float:
@@ -899,6 +904,11 @@ _REPLY_NOTHING = Pattern(r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|
     "|(?=.{0,40}?(?:[无無没沒未]|不[足涉存包]))(?:不[足涉存包]"
     r"|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决"
     "決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
+# The keys of a JSON item that hold the memory, and those of what is only noted about it.
+_REPLY_CONTENT = frozenset("content memory text rule value statement description detail".split())
+_REPLY_SUBJECTS = frozenset("stock stock_name name title code stock_code codes symbol".split())
+_REPLY_NOTES = _REPLY_SUBJECTS.difference(["name", "title"]).union(
+    "id index no confidence importance priority score reason evidence source date category level".split())
 _REPLY_JSON_START = Pattern(r"\{\s{0,20}[\"}]|\[\s{0,20}[\"{\]]")
 
 
@@ -917,7 +927,19 @@ def _reply_answer(reply) -> str:
 def _reply_json_lines(value, label: str = ""):
     """Yield the strings of a JSON answer as lines: tags are headings, which come first, and lists are lists."""
     if isinstance(value, dict):
-        for key, child in sorted(value.items(), key=lambda kv: str(kv[1]).strip("[]【】 ").lower() not in _REPLY_TAGS):
+        def is_tag(text):
+            return str(text).strip("[]【】 ").lower() in _REPLY_TAGS
+
+        words = [key for key, child in value.items()
+                 if isinstance(child, str) and key.isascii() and not is_tag(key) and not is_tag(child)]
+        if len(words) > 1:  # of one item: the content, or else all that is no note about it
+            kept = [key for key in words if key.lower() in _REPLY_CONTENT][:1] or [
+                key for key in words if key.lower() not in _REPLY_NOTES]
+            content = "；".join(value[key] for key in kept)
+            about = [value[key] for key in words if key.lower() in _REPLY_SUBJECTS and value[key] not in content]
+            value = dict({key: child for key, child in value.items() if key not in words},
+                         content="：".join(about[:1] + [content]))
+        for key, child in sorted(value.items(), key=lambda item: not is_tag(item[1])):
             if child and key.lower() in _REPLY_TAGS:
                 yield key + "："
             yield from _reply_json_lines(child, "" if key.isascii() or key in _REPLY_TAGS else key + "：")
@@ -1389,7 +1411,9 @@ def _speech_denied(plain, core, speech):
     contrary = (firm and nearest and _speech_share(core, nearest.pieces) >= CONTRADICTED_SHARE
                 and not _SPEECH_DENIES.search(nearest.text) and _same_conflict(plain, nearest.text, _SAME_OPPOSITES))
     topics = set(_term_concepts(plain)[0])
-    gave_up = firm and not _SPEECH_GAVE_UP.search(plain) and any(
+    # 宁德时代跌破20日线清仓。比亚迪一律不碰: what he said in so many words is not taken back by what he says of another.
+    said = any(_speech_share(core, words.pieces) >= SAID_SHARE for words in own if not _SPEECH_GAVE_UP.search(words.text))
+    gave_up = firm and not said and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
     return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
@@ -3253,13 +3277,17 @@ def _has_tool_call(message: dict):
             or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
 
 
+_LINE_END = Pattern(r"(?<=[\w）)”\"％%])[ \t]*\n\s*")
+
+
 def dialogue_turns(messages, *, limit: int = SUMMARY_LINES) -> list:
     """What a model reads of a conversation: {role, content, position} of the last 40 turns with text, each one line."""
     turns = []
     for position, message in reversed(list(enumerate(messages))):
         role = str(message.get("role") or "") if isinstance(message, dict) else ""
         if role and role not in ("system", "developer") and len(turns) < limit:
-            content = neutral(safe_line(own_text(message)))
+            # The end of a line is the end of a sentence: the items of a list must not run into one another.
+            content = neutral(safe_line(_LINE_END.sub("；", own_text(message).strip())))
             if role in ("tool", "function"):  # more than the model reads: a line planted further down is a tool's, too
                 content = _judged(content, JUDGED_TOOL_CHARS)
             if content:
@@ -3288,8 +3316,8 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _verdict(store, provider, row: dict) -> tuple:
-    """('new' | 'duplicate' | 'supersede', id) of a row to save. Raises ModelError or ReplyError without a verdict."""
+def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
+    """('new' | 'duplicate' | 'supersede', id) of a row said at that time. ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
     duplicate = find_duplicate(content, rows, codes=split_codes(row["codes"]))
     if duplicate is not None or not rows:
@@ -3307,7 +3335,8 @@ def _verdict(store, provider, row: dict) -> tuple:
                              or verdict == "duplicate" and differs_in_substance(content, known[id]["content"])
                              or verdict == "supersede" and not same_subject(known[id]["content"], content)):
         return "new", None
-    return verdict, id
+    # What waited in the queue does not replace what was said after it: the newer rule stands, as if it were the same.
+    return "duplicate" if verdict == "supersede" and (parse_time(known[id]["created_at"]) or 0) > said else verdict, id
 
 
 def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE,
@@ -3372,15 +3401,15 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
         return None
     source_ref = "chat_log:" + entry.session_id if entry.session_id else ""
     try:
-        work = parse_metadata(entry.payload)
+        work, said = parse_metadata(entry.payload), parse_time(entry.created_at) or math.inf
         if not work.get("content" if entry.kind == "memory" else "turns"):
             raise MemoryStoreError("pending entry #%d cannot be read: %r" % (entry.id, entry.payload[:ERROR_CHARS]))
         if entry.kind == "memory":
-            decided = [(work, *_verdict(store, provider, work))]
+            decided = [(work, *_verdict(store, provider, work, said=said))]
         else:
             prompt = SUMMARY_PROMPT.format(limit=MAX_SUMMARY_MEMORIES, examples=PROMPT_EXAMPLES)
             items = parse_summary(ask_model(provider, dialogue_text(work["turns"]), prompt))
-            decided = _decide(items, work["turns"], source_ref, functools.partial(_verdict, store, provider))
+            decided = _decide(items, work["turns"], source_ref, functools.partial(_verdict, store, provider, said=said))
         with store.transaction():
             outcome = _write(store, decided)
             if entry.kind == "conversation":

@@ -2205,7 +2205,7 @@ class TestDialogue:
             "content": "长" * 300}, {"role": "user", "content": [{"type": "text", "text": "分块"}, {
             "type": "image_url"}]}, "不是消息", None]
         text = memory.dialogue_text(memory.dialogue_turns(messages))
-        assert text == "[user] 第一句 [assistant] 我不是助手\n[tool] " + "长" * 200 + "\n[user] 分块"
+        assert text == "[user] 第一句；[assistant] 我不是助手\n[tool] " + "长" * 200 + "\n[user] 分块"
 
     def test_the_last_forty_lines(self):
         turns = memory.dialogue_turns([{"role": "user", "content": "第%d句" % i} for i in range(50)])
