@@ -537,12 +537,11 @@ MATCH_TERMS = "SELECT rowid, bm25(agent_memory_terms) FROM agent_memory_terms WH
 # How many rows of a type there are, how many of them are the same, and how many may be superseded.
 TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) AS same,"
               " TOTAL(metadata LIKE '%superseded_by%') FROM agent_memory WHERE memory_type = ?")
-# The rows of the ids {first} go before all others. A date in the future counts as now: after a clock that ran ahead was
+# A date in the future counts as now: after a clock that ran ahead was
 # set right, the rows saved since would else be the oldest, and go at once. SQLite reads no +0800: without its zone such
 # a date is right to a day, which is enough here.
 DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
-                 " ORDER BY id NOT IN ({first}),"
-                 " MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
+                 " ORDER BY MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
 INSERT_MEMORY = ("INSERT INTO agent_memory(memory_type, content, codes, memory_level, source_ref, confidence, metadata,"
                  " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 INSERT_WITH_TERMS = INSERT_MEMORY.replace(") VALUES (", ", search_text) VALUES (?, ")
@@ -2177,8 +2176,10 @@ class MemoryStore:
             if not have:
                 conn.execute("CREATE TABLE %s (%s)" % (table, ", ".join("%s %s" % item for item in columns.items())))
             elif missing != ["search_text"]:
-                for column in missing:
-                    conn.execute(ADD_COLUMN.format(table=table, column=column, kind=columns[column]))
+                for column in missing:  # a table with rows takes no column with a default that is to be computed
+                    kind = columns[column].replace(_DATE, _TEXT)
+                    if kind != _ID:
+                        conn.execute(ADD_COLUMN.format(table=table, column=column, kind=kind))
         is_ours = "search_text" in self._columns(conn, "agent_memory")
         terms = "agent_memory" if is_ours else "agent_memory_search"
         for statement in CREATE_TABLES + (() if is_ours else (CREATE_SEARCH,)):
@@ -2273,10 +2274,12 @@ class MemoryStore:
             facts = conn.execute(TYPE_FACTS, (content, codes, memory_type)).fetchone()
             same = (row["id"] for row in (self._snapshot().standing if facts["same"] else ())
                     if _identity(row) == (memory_type, content, codes) and self.row_state(row) == "live")
-            id = next(same, 0) or self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
-                                               finite(confidence), extra, utc_text(self.clock()))
-            if supersedes not in (0, id):
-                self.supersede_memory(supersedes, id)
+            id = known = next(same, 0)
+            if not known or supersedes not in (0, known):  # said anew, it is as new as what it replaces
+                id = self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
+                                  finite(confidence), extra, utc_text(self.clock()))
+            for old in {known, supersedes} - {0, id}:
+                self.supersede_memory(old, id)
             self._make_room(conn, memory_type, id)
         return id
 
@@ -2292,10 +2295,30 @@ class MemoryStore:
         """How many rows of a type went because it is full: superseded ones first, then the oldest, not the new one."""
         count, _, chained = conn.execute(TYPE_FACTS, (None, None, memory_type)).fetchone()
         over = max(count - memory_type_of(memory_type).cap, 0)
-        if over:
-            first = ",".join(map(str, self._snapshot().superseded if chained else ()))
-            conn.execute(DELETE_OLDEST.format(first=first), (memory_type, new_id, utc_text(self.clock()), over))
+        if over and not chained:
+            conn.execute(DELETE_OLDEST, (memory_type, new_id, utc_text(self.clock()), over))
+        elif over:
+            there, now = self._snapshot(), self.clock()
+            rows = sorted((row["id"] not in there.superseded, min(row["_time"] or 0.0, now), row["id"])
+                          for row in there.rows if row["memory_type"] == memory_type and row["id"] != new_id)
+            over = self._remove(conn, {id for *_, id in rows[:over]})
         return over
+
+    def _remove(self, conn, ids: set, *, revive: bool = False) -> int:
+        """How many rows went: these, and what they replaced, unless something else replaces that or it may revive."""
+        there, gone = self._snapshot(), set(ids)
+        chains = {id: successors(id, there.after) for id in there.superseded - gone}
+        for id, chain in sorted(chains.items(), key=lambda item: len(item[1])):
+            if chain[0] in gone:
+                # Out of the middle or from the end of a chain: what a rule replaced must not come back for that.
+                heir = next(newer for newer in chain if newer not in gone or newer not in there.superseded)
+                if heir not in gone:
+                    meta = dict(there.by_id[id]["_meta"], superseded_by=heir)
+                    conn.execute(SET_METADATA, (context_archive.safe_json(meta), id))
+                elif not revive:
+                    gone.add(id)
+        conn.executemany(DELETE_MEMORY, [(id,) for id in gone])
+        return len(gone)
 
     def save_new_memory(self, memory_type: str, content: str, codes, *, supersedes: int = 0, **options) -> tuple:
         """(id, True) when stored, (id of the duplicate, False) when the rule finds one at the last moment."""
@@ -2309,13 +2332,9 @@ class MemoryStore:
     def delete_memory(self, id: int) -> bool:
         """True when a memory was deleted, False when there is none of that id. Its words leave the file too."""
         with self.transaction() as conn:
-            there = self._snapshot()
-            for row in there.rows if id in there.superseded else ():
-                # The middle of a chain goes: what it replaced is replaced by its successor, and does not come back.
-                if there.after[row["id"]] == id:
-                    meta = dict(row["_meta"], superseded_by=there.after[id])
-                    conn.execute(SET_METADATA, (context_archive.safe_json(meta), row["id"]))
-            gone = conn.execute(DELETE_MEMORY, (id,)).rowcount > 0
+            gone = self.get_memory_by_id(id) is not None
+            if gone:  # whoever deletes the newest rule wants the one before it back
+                self._remove(conn, {id}, revive=True)
             if gone and self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # the index would keep the words of deleted rows until it merges
         if gone and not conn.in_transaction:
@@ -2348,14 +2367,14 @@ class MemoryStore:
                 days, stamp = memory_type_of(row["memory_type"]).retention, row["_time"]
                 age = 0 if stamp is None else now - stamp
                 if days is not None and (keep_days == 0 or age > min(days, keep_days) * DAY_S):
-                    gone.append((row["id"],))
-            conn.executemany(DELETE_MEMORY, gone)
+                    gone.append(row["id"])
+            gone = self._remove(conn, set(gone)) if gone else 0
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
             conn.execute(TRIM_CANDIDATES, (utc_text(now - min(CANDIDATE_DAYS, keep_days) * DAY_S), MAX_CANDIDATES))
             if self._local.fts:
                 conn.execute(OPTIMIZE_TERMS)  # a search in an index of one piece takes a third of the time
             conn.execute(PUT_STATE, ("last_prune", str(now)))
-        return len(gone) + over
+        return gone + over
 
     def prune_daily(self) -> None:
         """Prune, unless that was done within the last day."""
@@ -2693,6 +2712,9 @@ class MemoryStore:
                 except (ValueError, RecursionError, MemoryStoreError) as error:
                     damaged.append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
+            for row in given.values():  # one whose successor is not in the file is alive, as it is where it comes from
+                row["is_over"] = (row["part"], _successor(parse_metadata(row["metadata"]))) in {
+                    (part, key[0]) for part, key in given}
             rows, superseded = self._recognised(given.values()), self._snapshot().superseded
             fitting = self._fitting([row for row, known in rows if not known])
             for row, known in rows:
@@ -2721,7 +2743,7 @@ class MemoryStore:
             if row["id"] not in there.superseded and self.clock() <= expiry(row["memory_type"], row["_time"]):
                 alive.setdefault(identity, row)
         for row in rows:
-            same, is_over = dated[_identity(row), row["created_at"]], "superseded_by" in row["metadata"]
+            same, is_over = dated[_identity(row), row["created_at"]], row["is_over"]
             same.sort(key=lambda other: (other["id"] in there.superseded) != is_over)
             out.append((row, same.pop(0) if same else None if is_over else alive.get(_identity(row))))
         return out
@@ -2730,7 +2752,7 @@ class MemoryStore:
         """(part, id) of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
         there, now, counts, fitting = self._snapshot(), self.clock(), collections.Counter(), set()
         places = [(row["id"] in there.superseded, -min(row["_time"] or 0.0, now), row, False) for row in there.rows]
-        places += [("superseded_by" in row["metadata"], -min(parse_time(row["created_at"]) or 0.0, now), row, True)
+        places += [(row["is_over"], -min(parse_time(row["created_at"]) or 0.0, now), row, True)
                    for row in reversed(rows)]
         for *_, row, is_new in sorted(places, key=operator.itemgetter(0, 1)):
             counts[row["memory_type"]] += 1
@@ -2889,7 +2911,8 @@ def _http_reply(status: int, text: str) -> tuple:
     reply = context_archive.clean_text(reply)
     if refusal or finish in ("content_filter", "sensitive"):
         return "", f"REFUSAL {refusal or finish}"
-    if events and not finish and not text.endswith("[DONE]"):
+    broken = re.search("error|insufficient|exceeded|abort|cancel|interrupt", finish or "")
+    if broken or events and not finish and not text.endswith("[DONE]"):
         return "", "CUT"
     if finish == "length":
         reply = reply[:reply.rfind("\n") + 1]  # the last line may be half a rule

@@ -1291,6 +1291,31 @@ class TestSuperseded:
         memory.delete_memory(second)
         assert contents(live=True) == ["止损线6%"]
 
+    def test_no_replaced_rule_comes_back_when_its_successor_expires(self, clock):
+        first = memory.save_memory("decision", "跌破年线清仓")
+        second = memory.save_memory("decision", "跌破年线减半", supersedes=first)
+        clock.now += 5 * DAY
+        memory.save_memory("preference", "不追涨")
+        third = memory.save_memory("decision", "跌破年线减三成", supersedes=second)
+        for id in (first, second):  # as if they were younger: a clock that ran ahead
+            memory.get_db().execute("UPDATE agent_memory SET created_at = '2099-01-01 00:00:00' WHERE id = ?", (id,))
+        clock.now += 46 * DAY
+        assert memory.prune_memories() == 3 and memory.get_memory_by_id(third) is None
+        assert contents(live=True) == ["不追涨"]
+
+    def test_a_rule_said_again_instead_of_its_successor_is_as_new_as_that(self, clock):
+        memory.save_memory("decision", "跌破年线清仓")
+        clock.now += 20 * DAY
+        other = memory.save_memory("decision", "跌破年线减半")
+        again = memory.save_memory("decision", "跌破年线清仓", supersedes=other)
+        clock.now += 30 * DAY
+        memory.prune_memories()
+        assert [row["id"] for row in memory.get_recent_memories(live=True)] == [again]
+
+    def test_an_id_is_a_number(self):
+        id = memory.save_memory("preference", "不追涨")
+        assert (memory.delete_memory(str(id)), memory.delete_memory(id)) == (False, True)
+
     @pytest.mark.parametrize("old, new, named", [(1, 1, "#1"), (1, 99, "#99"), (99, 1, "#99")])
     def test_what_cannot_be_replaced_is_named(self, old, new, named):
         memory.save_memory("preference", "不追涨")
