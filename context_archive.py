@@ -97,8 +97,9 @@ _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|tom
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
 _DIGITS = Pattern("[0-9][0-9]{5,}")
-_CODE = Pattern(r"(?a)(?<!\d{8}-)(?<![\w.,])(?!1\d\d000)(?!000\d{3}\.(?i:s[hs]|xshg))(?:00[0-3]|30[0-2]|60[0135]|"
-                r"68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|[.,]\d|\s?[元股手万亿份张点块])")
+_CODE = Pattern(r"(?a)(?<!\d{8}-)(?:(?<![\w.,])|(?<=\d{6},)|(?<=(?<![A-Za-z])(?i:s[hz]|bj)))(?!1\d\d000)(?!000\d{3}\.(?i:s[hs]|xshg))(?:00[0-3]|30[0-2]|60[0135]|"
+                r"68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|\.\d|,\d(?!\d{5}(?!\d))"
+                r"|\s?(?:[元亿张块]|股(?![价票份])|手(?!续)|万(?!一)|份(?!额)|点(?!评)))")
 # Pairs with these characters, and these words, do not tell what a conversation was about.
 _FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
 _STOP_TERMS = frozenset("可以 现在 今天 一下 看看 如何 上次 之前 时候 具体 帮忙 觉得 继续 谈到 说到 聊到 讨论 问题 情况 "
@@ -223,7 +224,7 @@ _SECRET_KEY = Pattern(r"(?:^|[ _.-]|[a-z](?=[A-Z])|[\u3400-\u9fff]|(?i:access|re
                       r"(?i:%s|credentials?|cookies)\Z" % _SECRET_NAME)
 _LONG_NUMBER = Pattern("[0-9](?:[ -]?[0-9]){10}[0-9]*(?:[ -][0-9]+)*[Xx]?")
 _PROVINCE = "(?:1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]|71|8[1-3])"
-_NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?:
+_NUMBER = Pattern(r"""(?x)(?<![0-9A-Za-z.])(?<!call_)(?:
     (?P<phone>(?:86[ -]?)?1[3-9][0-9](?:[0-9]{8}|[ -][0-9]{8}|(?P<p>[ -])[0-9]{4}(?P=p)[0-9]{4}))
   | (?P<id>%s[0-9]{4}(?P<i>[ -]?)(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?P=i)[0-9]{3}[0-9Xx])
   | (?P<card>[0-9]{4}(?:[0-9]{12,15}|(?P<c>[ -])[0-9]{4}(?P=c)[0-9]{4}(?P=c)[0-9]{4}(?:(?P=c)[0-9]{1,3})?))
@@ -840,7 +841,9 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
             if not isinstance(records, list) or _lacks_messages(meta, records):
                 raise ValueError("messages: %r" % records)
             records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
-            known = _load(root, *place.groups()) is not None
+            there = _load(root, *place.groups())
+            known = there is not None and not (  # one that lost its messages gets them back
+                records and _lacks_messages(there, restore_context_archive(place.group(), archive_dir=root)))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
         if not known:

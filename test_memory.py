@@ -931,6 +931,7 @@ class TestStockCodes:
         600519股价 > 600519|512880 做网格 > 512880|603999 也看看 > 603999|430017 和 920017 > 920017|123107 强赎 > 123107
         卖出600519股|亏了600519元|本金600000|浮盈 300750|挂了300750手|市值600036万以下|500000块闲钱|202603的季报|净值2.600519
         20260321600519|6005191|x600519|单号600519|电话021-600519|612345 是什么|000001.SH 收盘|sh000001 收盘|上证指数000001|沪指000001
+        浮亏300750 8%就止损 > 300750|最多600519拿两成仓 > 600519|订单600519买入100股 > 600519|300750台湾订单 > 300750|准备600000资金做短线|最多600519股
         中证500(000905)走弱|399006|000905这个指数|000001 还拿吗 > 000001|厦门港务(000905) > 000905|000905.SZ > 000905"""))
     def test_a_number_is_a_code_unless_it_is_an_amount_a_date_a_serial_number_or_an_index(self, text, codes):
         assert memory.extract_stock_codes(text) == codes
@@ -955,6 +956,7 @@ class TestStockNames:
     @pytest.mark.parametrize("text, codes", cases("""
         机器人还能追吗|机器人放量|机器人涨停潮|“机器人”一词|太阳能产业|机器人这只股票 > 300024|机器人股价 > 300024|机器人又涨停 > 300024
         我持有机器人 > 300024|买了“太阳能”和“机器人”两只 > 000591 300024|王府井放量突破 > 600859|王府井能不能买 > 600859|清仓王府井 > 600859
+        王府井跌8%止损 > 600859|把王府井清了 > 600859|王府井14.5止损 > 600859|有1000股王府井 > 600859|想低吸王府井 > 600859|王府井一律不碰 > 600859
         在王府井吃饭|去王府井买衣服|王府井人很多|葫芦娃动画片|葫芦娃业绩 > 605199|同花顺破位 > 300033|同花顺软件闪退|我在同花顺上看的|用同花顺选股"""))
     def test_ordinary_words_places_and_software_need_evidence_beside_them(self, text, codes):
         assert memory.resolve_stock_codes(text) == codes
@@ -3653,7 +3655,8 @@ class TestArchiveText:
 
     @pytest.mark.parametrize("text, codes", [
         ("看600438和002466", ["600438", "002466"]), ("600438.SH", ["600438"]), ("600438元", []), ("1600438", []),
-        ("600438.5", []), ("20260102", []), ("999999", []), ("600438 万股", [])])
+        ("600438,002466", ["600438", "002466"]), ('{"symbol":"sh600438"}', ["600438"]), ("cash600438", []), ("600438,50", []),
+        ("600438股价", ["600438"]), ("600438 点评", ["600438"]), ("600438.5", []), ("20260102", []), ("999999", []), ("600438 万股", [])])
     def test_a_code_is_no_amount(self, text, codes):
         assert context_archive.codes_in_text(text) == codes
 
@@ -3766,6 +3769,13 @@ class TestArchives:
         lines = list(context_archive.export_archives())
         assert context_archive.import_archives(lines, archive_dir=tmp_path / "there") == (2, 0)
         assert context_archive.import_archives(lines, archive_dir=tmp_path / "there") == (0, 2)
+
+    def test_an_import_gives_an_archive_back_what_it_lost(self):
+        meta = archived("我只做ETF")
+        lines, before = list(context_archive.export_archives()), restore(meta["archive_ref"])
+        open(meta["messages_path"], "wb").close()
+        assert (restore(meta["archive_ref"]), context_archive.import_archives(lines)) == ([], (1, 0))
+        assert restore(meta["archive_ref"]) == before and context_archive.import_archives(lines) == (0, 1)
 
     def test_a_summary_that_could_not_be_read_again_is_refused_whole(self, home):
         with pytest.raises(OSError, match="summary"):
