@@ -3160,7 +3160,9 @@ _RULE_OWN_TOPIC = Pattern("(?!当天|.*(?:不算|除外|例外)|跌?破了?就|�
 # "Keep this" makes an item sure, and a weaker clause a rule. 以后 after a clock time (14:45以后) is no such word.
 _RULE_MARK = Pattern("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决|永[远不]"
     "|再也不|向来|始终|雷打不动|[底红]线|止[损盈]线|上限")
-_RULE_MARK_ALONE = Pattern("[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给自己[定立]的|给|帮|你|我|我的|一定){0,4}(?:规矩|纪律|原则|铁律|[底红]线"
+# 请记住这几条：, 把这些记住, 记住我的规矩.
+_RULE_KEEP = Pattern("(?:请|你|要|得|务必|一定|帮我|给我|把)*(?:这|以下)?[些几两三]?[条点个]?(?:都|要)?记[住牢好](?:这|以下|我的?)?[些几两三]?[条点个]?(?:规[矩则]|纪律|原则)?(?=[:：，,]|$)")
+_RULE_MARK_ALONE = Pattern(_RULE_KEEP.pattern + "|[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给自己[定立]的|给|帮|你|我|我的|一定){0,4}(?:规矩|纪律|原则|铁律|[底红]线"
     "|记[住好牢下]|记下来|牢记|记一下|别忘|不能破|雷打不动|没商量|没得商量)[了啊哈哦吧]?|以后[也都]?(?:这样|要|这么做?)")
 _RULE_HEADED = Pattern("[^，]{0,6}(?:原则|纪律|规[矩则]|铁律)(?:就?是|[^，:：]{0,6}[:：])[^，]{4}")
 _RULE_MARKED_RULE = Pattern("(?!.*(?:止[损盈]线|上限)).*(?:" + _RULE_DO + "|" + _RULE_EXIT + "|[先少多用按][^，]{3}|保持|简短|[短少]一?点"
@@ -3192,7 +3194,7 @@ _RULE_ONCE = Pattern(r"^把[^，]{1,8}[卖清抛出][仓光完]?[了掉]*$|[买�
 _RULE_ALWAYS = Pattern("每(?:个?[周天日月次季年笔]|[逢到跌涨])|永远")  # 每周五给我本周的清单
 _RULE_BARE = Pattern("(?:所以|那)?[我就那]{0,2}[不别][再要想会]?(?:[买卖走割换接追看做加减进留动]|[加减清开补]仓|进场|下单)的?")
 # What is taken off: how people begin (嗯，对了，我跟你说) and end a spoken sentence, and 我 where it is only the subject.
-_RULE_FILLER = Pattern("^(?:(?:嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|再一个|再者|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话"
+_RULE_FILLER = Pattern("^(?:(?:" + _RULE_KEEP.pattern + "|嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|再一个|再者|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话"
     "|说白了|老实说|告诉你|我?跟你说(?:一下|过)?|你?[要得]?(?:给我|帮我)?记(?:住|好|牢|着|一下|下来)|注意|补充一?[下点条]?|我?觉得|我这个?人"
     "|[^，]{0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)|我?(?:以后|今后|往后)都?(?![给帮]我)"
     r"|第[一二三四五][条点]|[-*•·]|\d{1,2}[.、)）](?!\d))[:：、]*){1,4}")
@@ -3226,11 +3228,13 @@ def extract_offline(messages) -> list:
 
 def _rules_of_turn(text):
     """Return {content: (type, sure)}. A rule takes along the conditions before it and its reason after it."""
-    rules, waiting, before, is_open, daily, marked, begun = [], [], [], False, False, False, 0
+    rules, waiting, before, is_open, daily, marked, begun, about = [], [], [], False, False, False, 0, []
     for own, raw in _speech_user(text.translate(str.maketrans("，！？；：\n", ",!?;:。"))):
         raw = raw.replace(",", "，")
         kind, clause, sure = _rule_clause(raw.strip("，。!;"), waiting, daily)
-        marked = marked or kind == "mark"
+        marked = marked or kind == "mark" or bool(own and _RULE_KEEP.match(raw))
+        if own and kind in ("rule", "when", "mark"):
+            about += resolve_stock_codes(raw)
         if kind == "mark" and before and len(rules) == begun:  # 金额用万元做单位，以后都这样
             rules.append(["preference", "，".join(before), True])
         if kind == "retracted" or kind == "ask" and not re.search("[这那][只票个]|它|今天|现在|帮我", raw):
@@ -3254,8 +3258,9 @@ def _rules_of_turn(text):
             if is_open and waiting:                      # a reason that only looked like a condition
                 rules[-1][1] += "，" + waiting[0]
             waiting, before, is_open, daily, begun = [], [], False, False, len(rules)
-    return {content: (kind, sure or marked) for kind, content, sure in rules
-            if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
+    # 比亚迪跌破60日线减半；涨停打开就卖: whether the second one is about that stock, too, only the user can say.
+    return {content: (kind, (sure or marked) and not (about and not resolve_stock_codes(content)))
+            for kind, content, sure in rules if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
 
 
 def _rule_clause(clause, has_condition, daily):

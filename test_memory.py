@@ -669,6 +669,11 @@ class TestWhoseWords:
     def test_words_of_the_user_are_kept(self, content, messages):
         assert reason(content, *messages) == ""
 
+    def test_what_is_given_up_in_another_sentence_denies_nothing(self):
+        assert reason("宁德时代跌破20日线清仓", user("以后宁德时代跌破20日线清仓。比亚迪一律不碰。")) == ""
+        turns = memory.dialogue_turns([user("记住：\n1. 跌破20日线清仓\n2. ST股一律不碰")])
+        assert [reason(text, *turns) for text in ("跌破20日线清仓", "ST股一律不碰")] == ["", ""]
+
     def test_a_clause_is_not_completed_by_the_next_turn(self):
         assert reason("教育金只买黄金ETF", user("教育金只买黄金ETF"), user("这辈子再也不碰")) == ""
 
@@ -1262,6 +1267,15 @@ class TestStore:
 
 
 class TestSuperseded:
+    def test_what_waited_in_the_queue_does_not_replace_what_was_said_after_it(self, clock):
+        def talk(share):
+            return [user("单票仓位不超过" + share), assistant("好"), tool("ok"), assistant("行")]
+        model = Script(memory.ModelError("没有网络"), "[偏好] 单票仓位不超过两成", "[偏好] 单票仓位不超过三成", "SUPERSEDE:1")
+        memory.save_session_summary(talk("三成"), model, session_id="monday")
+        clock.now += DAY
+        memory.save_session_summary(talk("两成"), model, session_id="tuesday")
+        assert (contents(live=True), memory._default.list_pending(), model.replies) == (["单票仓位不超过两成"], [], [])
+
     def test_the_old_rule_is_neither_recalled_nor_pinned_only_traced(self):
         old, new = memory.save_memory("preference", "单票仓位不超过15%"), memory.save_memory("preference", "单票仓位不超过20%")
         memory.supersede_memory(old, new)
@@ -2055,6 +2069,17 @@ class TestOnlyAnExplicitMarkIsSure:
 
     def test_a_heading_marks_every_line_below_it(self):
         assert offline("我的规矩：\n1. 不追涨停\n2、单票不超过一成") == [("preference", "不追涨停", True), ("preference", "单票不超过一成", True)]
+
+    @pytest.mark.parametrize("turn", [
+        "记住这几条：\n1. 不追涨停\n2. 单票不超过一成", "请记住我的规矩：不追涨停，单票不超过一成。", "不追涨停。单票不超过一成。请记住这些。",
+        "把这些记住：不追涨停；单票不超过一成"])
+    def test_keep_this_counts_for_the_whole_message(self, turn):
+        assert offline(turn) == [("preference", "不追涨停", True), ("preference", "单票不超过一成", True)]
+
+    def test_a_rule_beside_one_of_a_stock_waits_for_the_users_word(self):
+        assert offline("记住，比亚迪跌破60日线减半；涨停打开就卖") == [
+            ("decision", "比亚迪跌破60日线减半", True), ("decision", "涨停打开就卖", False)]
+        assert offline("比亚迪能进吗？记住，我只在尾盘买") == [("preference", "只在尾盘买", True)]
 
     def test_the_fourth_sure_rule_becomes_a_candidate(self):
         sure = [item[2] for item in offline("我从不追高", "我从不抄底", "我从不做空头票", "我从不打板")]
