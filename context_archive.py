@@ -921,9 +921,9 @@ def _history_page(ref, offset: int, start: int, archive_dir) -> dict:
 
 def prepare_console() -> None:
     """Let no character that a console cannot show raise: it is written as an escape. A closed one shows nothing."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # embedding hosts may have put something else there
             stream.reconfigure(errors="backslashreplace")
@@ -989,6 +989,8 @@ def run_command(command, args, errors=()) -> int:
 def write_output(path: str, lines) -> None:
     """Put lines of bytes where a command is to put them: `-` is stdout, a pipe or device stays one, a link is kept."""
     if path in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):  # opened anew, a file behind it would be cut
+        if getattr(sys.stdout, "name", "") == os.devnull:  # see prepare_console
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "stdout")
         sys.stdout.buffer.writelines(lines)
     elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as handle:

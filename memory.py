@@ -889,6 +889,8 @@ _REPLY_TAG = Pattern(
 _REPLY_NEXT_TAG = Pattern(
     r"(?:[\s；;。、|]{1,3}(?:\d{1,2}[.、)）]|[①-⑳•-])?\s?[\[［【〖〔「『（(<《]?|[\[［【〖〔<])\s?" + _REPLY_NAME +
     r"\s?[\]］】〗〕」』）)>》:：]", re.I)
+# What a first line says before its tag: 好的，[决策] …; 提取如下：1. [偏好] …
+_REPLY_OPENING = Pattern(r"(?!.{0,24}(?:例|格式|模板|example|format))[^\[［【]{1,24}[，,：:]\s?(?=(?:\d{1,2}[.、)）]\s?)?[\[［【]\s?" + _REPLY_NAME + r"\s?[\]］】])", re.I)
 _REPLY_LEAD = Pattern(
     r"^(?:(?:[:：、,，;；|=→>#+•·●▪✅]|\*(?!ST)|[-–—]{1,3}(?!\d)|[（(]?\d{1,2}[.、)）](?!\d)|[①-⑳]"
     r"|(?:内容|content|%s)\s?[:：])\s{0,4})+" % _REPLY_NAME, re.I)
@@ -902,7 +904,7 @@ _REPLY_NOTHING = Pattern(r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|
     r"|[（(，,。.；;！!—–])|no (?:new |clear )?(?:memories|preferences|decisions)\b"
     "|(?=.{0,40}?(?:[无無没沒未]|不[足涉存包]))(?:不[足涉存包]"
     r"|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决"
-    "決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效])*$)", re.I)
+    "決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效个人沉淀])*(?:[（(][^（()）]{0,30}[)）]|[，,](?:均|都|仅|只)[为是]?(?:行情|个股)?(?:查询|咨询|询问|分析))?[。.]?$)", re.I)
 # The keys of a JSON item that hold the memory, and those of what is only noted about it.
 _REPLY_CONTENT = frozenset("content memory text rule value statement description detail".split())
 _REPLY_SUBJECTS = frozenset("stock stock_name name title code stock_code codes symbol".split())
@@ -964,7 +966,8 @@ def _reply_lines(text: str) -> list:
 def _reply_items(lines: list, layers: bool) -> list:
     """[[type, content]] in the order of the lines; a heading has an empty content, its list gives one entry each."""
     found, group, opened = [], "", False
-    for line in map(str.strip, lines):
+    opening = _REPLY_OPENING.match(lines[0]) if lines else None
+    for line in map(str.strip, [lines[0][opening.end():]] + lines[1:] if opening else lines):
         tag, body = _REPLY_TAG.match(line), _REPLY_LEAD.sub("", line)
         listed, last = body != line, found[-1][1] if opened else ""
         if found and _REPLY_RUNAWAY.match(body):
@@ -1019,13 +1022,25 @@ def parse_layers(reply: str) -> list:
 _REPLY_VERDICT = Pattern(r"((?:\bno(?:t|r|thing)?\b|n't|n’t"
     r"|[不非無无没沒](?!同))[^.,;:。、\n]{0,30}?)?(?<![a-z_])(new(?! ?(?:记忆|规则)"
     "| (?!because|since|as |or |and |dup|sup)[a-z])|duplicate"
-    r"|supersede)(?:(?<=e)[sd])?(?![a-z_])(?:(?:[^\w。-]|- |of|with|to|the|id|existing|memory|记忆|编号"
+    r"|supersede)(?:(?<=e)[sd])?(?:_of)?(?![a-z_])(?:(?:[^\w。-]|- |of|with|to|the|id|existing|memory|记忆|编号"
     r"|[第与]){0,16}(?<!\d)(\d{1,18})(?![\d%]|[.:]\d))?", re.I)
+
+
+def _reply_json_verdict(text: str) -> str:
+    """'duplicate 3' of {"id": 3, "verdict": "duplicate"}, any other text as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    said = {key.lower(): str(word) for key, word in value.items()} if isinstance(value, dict) else {}
+    verdicts = [word for key, word in said.items() if re.fullmatch("new|duplicate|supersede", word.lower())]
+    ids = [word for key, word in said.items() if word.isdigit() and re.search("(?:^|_)id$|target|_of$", key)]
+    return " ".join(verdicts + ids) if len(verdicts) == 1 and len(ids) <= 1 else text
 
 
 def parse_dedup(reply: str, existing_ids) -> tuple:
     """("new", None), ("duplicate", id) or ("supersede", id); ReplyError unless there is exactly one verdict."""
-    text = unicodedata.normalize("NFKC", _reply_answer(reply))
+    text = _reply_json_verdict(unicodedata.normalize("NFKC", _reply_answer(reply)))
     votes = [(verdict.lower(), number) for denied, verdict, number in _REPLY_VERDICT.findall(text) if not denied]
     verdicts, numbers = {verdict for verdict, _ in votes}, {int(number) for _, number in votes if number}
     if verdicts == {"new"}:
@@ -3846,9 +3861,13 @@ def _mcp_add(store, memory_type, content):
 
 # name: (function, description, properties, required, writes)
 _STRING, _INTEGER, _HISTORY = {"type": "string"}, {"type": "integer"}, context_archive.QUERY_HISTORY_TOOL["function"]
+def _mcp_recall(store, message):
+    store.live_memories()  # raises when they cannot be read, which a recall only logs
+    return build_memory_context(message, store=store) or "没有相关的记忆"
+
+
 MCP_TOOLS = {
-    "recall_memory": (lambda store, message: build_memory_context(message, store=store) or "没有相关的记忆",
-                      "与用户这句话相关的长期记忆", {"message": _STRING}, ["message"], False),
+    "recall_memory": (_mcp_recall, "与用户这句话相关的长期记忆", {"message": _STRING}, ["message"], False),
     "search_memory": (_search, "查找记忆", {"query": _STRING, "limit": _INTEGER}, ["query"], False),
     "trace_memory": (MemoryStore.trace_memory, "一条记忆的来历", {"id": _INTEGER}, ["id"], False),
     "query_history": (lambda store, **asked: context_archive.query_history(archive_dir=store.archive_dir, **asked),

@@ -301,9 +301,17 @@ class TestSummaryReplies:
         '{"memories": [{"tag": "[偏好]", "text": "%s"}, {"类型": "决策", "内容": "%s", "confidence": 0.9}]}',
         '好的：\n```json\n["[偏好] %s", "[决策] %s"]\n```',
         '{"type": "preference", "content": "%s"}\n{"type": "decision", "content": "%s"}',
-        '{"answer": {"preference": "%s", "decision": "%s", "note": null}}'], ids=range(6))
+        '{"answer": {"preference": "%s", "decision": "%s", "note": null}}',
+        '[{"id": "1", "type": "偏好", "confidence": "high", "content": "%s"}, {"type": "决策", "reason": "他说的", "text": "%s"}]',
+        '好的，提取如下：1. [偏好] %s 2. [决策] %s'], ids=range(8))
     def test_json_is_read(self, reply):
         assert memory.parse_summary(reply % (RULE, OTHER)) == BOTH
+
+    def test_a_json_item_keeps_the_stock_that_is_noted_beside_it(self):
+        assert memory.parse_summary('{"type": "决策", "stock": "宁德时代", "content": "跌破年线清仓"}') == [
+            ("decision", "宁德时代：跌破年线清仓")]
+        assert memory.parse_layers('[{"type": "剧本", "name": "尾盘低吸", "condition": "缩量回踩", "action": "买一成"}]') == [
+            ("playbook", "L2", "尾盘低吸；缩量回踩；买一成")]
 
     @pytest.mark.parametrize("reply", [
         "<think>像是：\n[偏好] 草稿</think>[偏好] {a}", "<think>x</think>\n<THINKING>\n[决策] 草稿</THINKING>[偏好] {a}",
@@ -338,6 +346,7 @@ class TestSummaryReplies:
         assert memory.parse_summary(reply) == [("preference", content)]
 
     @pytest.mark.parametrize("reply", [
+        "[偏好] 无明显偏好（只问了行情）", "没有明确的个人交易偏好或决策逻辑，均为行情查询。", "未发现可沉淀的偏好",
         "无", "无。", "「無」", "**暂无**", "[无]", "- 无", "None", "N/A", "输出：无", "```\n无\n```", "[偏好] 无\n[决策] 暂无",
         "[偏好] 无（只问了行情）", "[偏好] 本轮没有体现明确的交易偏好", "偏好：\n- 无", "没有需要记住的信息", "本次对话只是查询行情，没有值得记忆的内容。", "[]", "{}",
         '{"preferences": [], "decisions": null}', "No new memories found in this conversation."])
@@ -392,7 +401,7 @@ class TestVerdicts:
     @pytest.mark.parametrize("reply", [
         "DUPLICATE:7", "duplicate: #7。", "DUPLICATE【7】", "DUPLICATE：＃７", "**DUPLICATE**: 7", "DUPLICATE id=7",
         "DUPLICATE:7 因为都说 14:45", "DUPLICATE:7,21", "The new memory is a duplicate of #7.",
-        "This duplicates existing memory 7", "DUPLICATE:7 而不是 NEW", "NEW</think>DUPLICATE:7",
+        "This duplicates existing memory 7", "DUPLICATE:7 而不是 NEW", "NEW</think>DUPLICATE:7", '{"id": "7", "verdict": "duplicate"}', "duplicate_of: 7",
         '{"verdict": "DUPLICATE", "id": 7}', "DUPLICATE:7\nDUPLICATE:7", "Not new. DUPLICATE:7"])
     def test_duplicate(self, reply):
         assert memory.parse_dedup(reply, [7, 21]) == ("duplicate", 7)
