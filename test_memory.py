@@ -3627,6 +3627,9 @@ class TestArchiveText:
         ('{\\"secret\\": \\"m0n1tor\\"}', '{\\"secret\\": \\"[已隐去]\\"}'),
         ("TUSHARE_TOKEN=9f8e7d6c5b", "TUSHARE_TOKEN=[已隐去]"), ("ghp_abcdefghij0123456789 泄露了", "[已隐去] 泄露了"),
         ("AKIAABCDEFGHIJKLMNOP", "[已隐去]"), ("eyJhbGciOi.eyJzdWIiOiIx.c2lnbmF0dXJl", "[已隐去]"),
+        ("交易密码已经改成881726了", "交易密码已经改成[已隐去]了"), ("密码现在用的是tiger77", "密码现在用的是[已隐去]"),
+        ("通义的key是a1b2c3d4e5f6a7b8c9d0e1f2", "通义的key是[已隐去]"), ("SendKey：SCT99887Tabcdefghijklmnop", "SendKey：[已隐去]"),
+        ("https://api.telegram.org/bot998877665:BBEabcdefghijklmnopqrstuvw/getMe", "https://api.telegram.org/bot[已隐去]/getMe"),
         ("交易密码是881726，别忘", "交易密码是[已隐去]，别忘"), ("登录密码：Tiger#77 已改", "登录密码：[已隐去] 已改"),
         ("密码昨天改了，密码改成了 tiger77", "密码昨天改了，密码改成了 [已隐去]"), ("密码tiger77", "密码[已隐去]"), ("口令为 ８８１７２６", "口令为 [已隐去]"),
         ("password is hunter22", "password is [已隐去]"), ("打我电话13912345678吧", "打我电话[已隐去]吧"),
@@ -3670,6 +3673,8 @@ class TestArchiveText:
         "市值不低于15012345678", "amount>15012345678", "total_mv<=15012345678", "| 隆基绿能 | 15012345678 |", "13912345678 CNY", "收盘 6215 6230 6248 6233",
         "token = tokenizer.encode(text)", 'api_key = os.environ["KEY"]', "流量密码:601012", "委托号：12345678，账户正常", '[["20261119",13912345678]]', "两市成交13912345678",
         "https://a.example/services/stock/daily/sh601012daily", "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
+        "存货：13912345678", "2026-12-02 13912345678", "600036  招商银行  13912345678", "|12-02|13912345678|", "大单:13912345678",
+        "call_679142034569142416", "the key is to wait for volume", "密码用完了",
         "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
         assert context_archive.mask_secrets(text) == text
