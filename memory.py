@@ -2419,6 +2419,8 @@ class MemoryStore:
             for name in MEMORY_COLUMNS:  # another program may have written a number or bytes
                 if not isinstance(row[name], str) and name not in ("id", "confidence"):
                     row[name] = _lenient(row[name]) if isinstance(row[name], bytes) else str(row[name])
+            if row["codes"] and not row["codes"].replace(",", "").isdigit():
+                row["codes"] = join_codes(row["codes"])
             if not row["search_text"]:
                 row["search_text"] = " ".join(search_terms(row["content"]))
                 indexed = indexed and not row["search_text"]

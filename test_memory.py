@@ -1112,6 +1112,14 @@ class TestStore:
         else:
             assert text == stored
 
+    @pytest.mark.parametrize("codes", ["300750.SZ,sz002594", "300750，002594", "300750 002594", ["SZ300750", 2594], [300750, "002594"]])
+    def test_codes_are_known_in_the_usual_spellings(self, codes):
+        assert memory.get_memory_by_id(memory.save_memory("fact", "甲", codes))["codes"] == "300750,002594"
+
+    def test_the_codes_of_another_program_are_read_in_its_spelling(self):
+        memory.get_db().execute("INSERT INTO agent_memory(memory_type, content, codes) VALUES ('fact', '甲', '300750, SZ002594')")
+        assert memory.get_recent_memories()[0]["codes"] == "300750,002594"
+
     @pytest.mark.parametrize("name, cap", [
         ("preference", 50), ("decision", 30), ("playbook", 20), ("persona", 5), ("session", 50), ("scenario", 20),
         ("stock_opinion", 30), ("market_view", 20), ("fact", 50)])
