@@ -925,22 +925,27 @@ def _reply_answer(reply) -> str:
     return answer
 
 
+def _reply_is_tag(text) -> bool:
+    return str(text).strip("[]【】 ").lower() in _REPLY_TAGS
+
+
+def _reply_json_item(item: dict) -> dict:
+    """The item of a JSON answer with its content alone: the notes about it go, but for the stock, which leads it."""
+    words = [key for key, child in item.items() if isinstance(child, str) and key.isascii()
+             and not _reply_is_tag(key) and not _reply_is_tag(child)]
+    if len(words) < 2:
+        return item
+    held = [key for key in words if key.lower() in _REPLY_CONTENT][:1]
+    content = "；".join(item[key] for key in held or words if held or key.lower() not in _REPLY_NOTES)
+    about = [item[key] for key in words if key.lower() in _REPLY_SUBJECTS and item[key] not in content]
+    rest = {key: child for key, child in item.items() if key not in words}
+    return dict(rest, content="：".join(about[:1] + [content])) if content else rest
+
+
 def _reply_json_lines(value, label: str = ""):
     """Yield the strings of a JSON answer as lines: tags are headings, which come first, and lists are lists."""
     if isinstance(value, dict):
-        def is_tag(text):
-            return str(text).strip("[]【】 ").lower() in _REPLY_TAGS
-
-        words = [key for key, child in value.items()
-                 if isinstance(child, str) and key.isascii() and not is_tag(key) and not is_tag(child)]
-        if len(words) > 1:  # of one item: the content, or else all that is no note about it
-            kept = [key for key in words if key.lower() in _REPLY_CONTENT][:1] or [
-                key for key in words if key.lower() not in _REPLY_NOTES]
-            content = "；".join(value[key] for key in kept)
-            about = [value[key] for key in words if key.lower() in _REPLY_SUBJECTS and value[key] not in content]
-            value = dict({key: child for key, child in value.items() if key not in words},
-                         content="：".join(about[:1] + [content]))
-        for key, child in sorted(value.items(), key=lambda item: not is_tag(item[1])):
+        for key, child in sorted(_reply_json_item(value).items(), key=lambda item: not _reply_is_tag(item[1])):
             if child and key.lower() in _REPLY_TAGS:
                 yield key + "："
             yield from _reply_json_lines(child, "" if key.isascii() or key in _REPLY_TAGS else key + "：")
