@@ -97,8 +97,9 @@ _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|tom
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
 _DIGITS = Pattern("[0-9][0-9]{5,}")
-_CODE = Pattern(r"(?a)(?<!\d{8}-)(?:(?<![\w.,])|(?<=\d{6},)|(?<=(?<![A-Za-z])(?i:s[hz]|bj)))(?!1\d\d000)(?!000\d{3}\.(?i:s[hs]|xshg))(?:00[0-3]|30[0-2]|60[0135]|"
-                r"68[89]|4[03]\d|8[2378]\d|92\d|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|\.\d|,\d(?!\d{5}(?!\d))"
+_CODE = Pattern(r"(?a)(?<!\d{8}-)(?:(?<![\w.,])|(?<=\d{6},)|(?<=(?<![A-Za-z])(?i:s[hz]|bj)))(?!1\d\d000)"
+                r"(?!000\d{3}\.(?i:s[hs]|xshg))(?:00[0-3]|30[0-2]|60[0135]|68[89]|4[03]\d|8[2378]\d|92\d"
+                r"|1[0-2]\d|1[56]\d|5[0168]\d)\d{3}(?![\w%]|\.\d|,\d(?!\d{5}(?!\d))"
                 r"|\s?(?:[元亿张块]|股(?![价票份])|手(?!续)|万(?!一)|份(?!额)|点(?!评)))")
 # Pairs with these characters, and these words, do not tell what a conversation was about.
 _FUNCTION_CHARS = frozenset("的了吗呢吧啊么我你他她它们这那哪谁怎什是着")
@@ -187,8 +188,8 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
           b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
-# Each of them has a letter or a colon, which most Chinese texts have not.
 _HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]"), Pattern("[０-９]")
+# Each of the hints has a letter or a colon, which most Chinese texts have not.
 _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
@@ -202,7 +203,8 @@ _SECRET = Pattern(r"""(?xa)
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
-  | (?i:(?<=hook/)|(?<=[?&]key=)|(?<=ftqq\.com/))[\w-]{16,} | (?<=/bot)[0-9]{6,12}:[\w-]{20,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
+  | (?i:(?<=hook/)|(?<=[?&]key=)|(?<=ftqq\.com/))[\w-]{16,}
+  | (?<=/bot)[0-9]{6,12}:[\w-]{20,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
   | (?:(?<=[账帐]号)|(?<=邮箱)|(?<=[箱号][\s:为是])|(?<=[箱号][:为是]\s))[\w.+-]{1,64}@[\w-][\w.-]{0,64}\w
   | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)
@@ -210,9 +212,11 @@ _SECRET = Pattern(r"""(?xa)
   | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
-_NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\()|(?i:(?<![a-z])(?:send|push)?key)(?=[\s:=是为填]{1,4}[\w.-]{20}))
+_NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\()
+      | (?<![a-z])(?:send|push)?key(?=[\s:=是为填]{1,4}[\w.-]{20}))
     (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
-      | \s{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一){0,2}(?:就是|[改设换变][成为回]了?|用的是|是|为|用|填|如下)[:\s]{0,3}
+      | \s{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一){0,2}
+        (?:就是|[改设换变][成为回]了?|用的是|是|为|用|填|如下)[:\s]{0,3}
       | (?:(?<=[码碼令钥鑰])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
         (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
       | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
@@ -243,7 +247,8 @@ _AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(
                         r"|[份张](?![\u3400-\u9fff])|港币|人民币|RMB|CNY|万(?![一科分])|亿(?!纬))")
 # A cell behind a price, a code, a date, a name, or a field that is none of a person: 600519,1680.50,13912345678.
 _CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?"
-                       r"\s?[,\t|]\s{0,3}[\"']?\Z|[0-9]\s{2,}\Z|\|\s?(?:[^|0-9\n]{2,8}|[0-9]{1,4}(?:[-/][0-9]{1,2}){1,2})\s?\|\s{0,2}\Z"
+                       r"\s?[,\t|]\s{0,3}[\"']?\Z|[0-9]\s{2,}\Z"
+                       r"|\|\s?(?:[^|0-9\n]{2,8}|[0-9]{1,4}(?:[-/][0-9]{1,2}){1,2})\s?\|\s{0,2}\Z"
                        r"|[0-9]{4}-[0-9]{2}-[0-9]{2}\s\Z|(?<![0-9])[0-9]{6}\s{1,4}[^\s0-9]{2,8}\s{1,4}\Z|[\"']\s?:\s{0,2}\Z")
 
 
@@ -843,10 +848,10 @@ def import_archives(lines, *, archive_dir=None) -> tuple:
                 raise ValueError("messages: %r" % records)
             records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
             there = _load(root, *place.groups())
-            known = there is not None and not (  # one that lost its messages gets them back
-                records and _lacks_messages(there, restore_context_archive(place.group(), archive_dir=root)))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
+        known = there is not None and not (  # one that lost its messages gets them back
+            records and _lacks_messages(there, restore_context_archive(place.group(), archive_dir=root)))
         if not known:
             _write_archive(root, meta, records)
         counts[known] += 1

@@ -537,9 +537,8 @@ MATCH_TERMS = "SELECT rowid, bm25(agent_memory_terms) FROM agent_memory_terms WH
 # How many rows of a type there are, how many of them are the same, and how many may be superseded.
 TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) AS same,"
               " TOTAL(metadata LIKE '%superseded_by%') FROM agent_memory WHERE memory_type = ?")
-# A date in the future counts as now: after a clock that ran ahead was
-# set right, the rows saved since would else be the oldest, and go at once. SQLite reads no +0800: without its zone such
-# a date is right to a day, which is enough here.
+# A date in the future counts as now: after a clock that ran ahead was set right, the rows saved since would else be the
+# oldest, and go at once. SQLite reads no +0800: without its zone such a date is right to a day, which is enough here.
 DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
                  " ORDER BY MIN(COALESCE(datetime(created_at), datetime(substr(created_at, 1, 19))), ?), id LIMIT ?)")
 INSERT_MEMORY = ("INSERT INTO agent_memory(memory_type, content, codes, memory_level, source_ref, confidence, metadata,"
@@ -644,7 +643,8 @@ def split_codes(codes: str) -> list:
     return [code for code in codes.split(",") if code]
 
 
-_CODE_SPELLED = Pattern(r"(?:s[hz]|bj)?[.:]?(\d{6})(?:\.(?:s[hzs]|bj|xshg|xshe))?", re.I)
+_EXCHANGES = "SH|SS|SZ|BJ|XSHG|XSHE"
+_CODE_SPELLED = Pattern(r"(?:SH|SZ|BJ)?[.:]?(\d{6})(?:\.(?:%s))?" % _EXCHANGES, re.I)
 
 
 def join_codes(codes) -> str:
@@ -890,7 +890,8 @@ _REPLY_NEXT_TAG = Pattern(
     r"(?:[\s；;。、|]{1,3}(?:\d{1,2}[.、)）]|[①-⑳•-])?\s?[\[［【〖〔「『（(<《]?|[\[［【〖〔<])\s?" + _REPLY_NAME +
     r"\s?[\]］】〗〕」』）)>》:：]", re.I)
 # What a first line says before its tag: 好的，[决策] …; 提取如下：1. [偏好] …
-_REPLY_OPENING = Pattern(r"(?!.{0,24}(?:例|格式|模板|example|format))[^\[［【]{1,24}[，,：:]\s?(?=(?:\d{1,2}[.、)）]\s?)?[\[［【]\s?" + _REPLY_NAME + r"\s?[\]］】])", re.I)
+_REPLY_OPENING = Pattern(
+    r"(?!.{0,24}(?:例|格式|模板|example|format))[^\[［【]{1,24}[，,：:]\s?(?=(?:\d{1,2}[.、)）]\s?)?[\[［【]\s?" + _REPLY_NAME + r"\s?[\]］】])", re.I)
 _REPLY_LEAD = Pattern(
     r"^(?:(?:[:：、,，;；|=→>#+•·●▪✅]|\*(?!ST)|[-–—]{1,3}(?!\d)|[（(]?\d{1,2}[.、)）](?!\d)|[①-⑳]"
     r"|(?:内容|content|%s)\s?[:：])\s{0,4})+" % _REPLY_NAME, re.I)
@@ -1677,7 +1678,7 @@ USED = Pattern("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的�
                "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|怎么[设画登下用])")
 # Six digits are a code, or an index, an amount, a serial number.
 SIX_DIGITS = Pattern("(?<![0-9]{8}-)(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
-                     "(?:\\.(SH|SS|SZ|BJ|XSHG|XSHE))?(?![0-9A-Z_%]|\\.[0-9])")
+                     "(?:\\.(" + _EXCHANGES + "))?(?![0-9A-Z_%]|\\.[0-9])")
 LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
 INDEX = Pattern("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
 AMOUNT = Pattern(
@@ -1702,7 +1703,7 @@ MARKED = Pattern("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$
 # The columns that exchanges and the usual packages write, in small letters, the best first.
 CODE_COLUMNS = "证券代码 a股代码 股票代码 公司代码 代码 code ts_code symbol stock_code security_code security_id".split()
 NAME_COLUMNS = "证券简称 a股简称 股票简称 公司简称 证券名称 股票名称 简称 名称 name code_name short_name stock_name".split()
-FOREIGN_CODE = Pattern("\\W*(?:(?:SH|SZ|BJ)\\W?)?([0-9]{1,6})(?:\\.(?:0|SH|SS|SZ|BJ|XSHG|XSHE))?\\W*$")
+FOREIGN_CODE = Pattern("\\W*(?:(?:SH|SZ|BJ)\\W?)?([0-9]{1,6})(?:\\.(?:0|" + _EXCHANGES + "))?\\W*$")
 StockList = namedtuple("StockList", "path changed rows pairs moved problem")
 Mention = namedtuple("Mention", "start text code reason")  # code is '' when it was looked at and refused
 _stock_list_override = ""
@@ -2739,9 +2740,9 @@ class MemoryStore:
                 except (ValueError, RecursionError, MemoryStoreError) as error:
                     damaged.append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
+            present = {(part, key[0]) for part, key in given}
             for row in given.values():  # one whose successor is not in the file is alive, as it is where it comes from
-                row["is_over"] = (row["part"], _successor(parse_metadata(row["metadata"]))) in {
-                    (part, key[0]) for part, key in given}
+                row["is_over"] = (row["part"], _successor(parse_metadata(row["metadata"]))) in present
             rows, superseded = self._recognised(given.values()), self._snapshot().superseded
             fitting = self._fitting([row for row, known in rows if not known])
             for row, known in rows:
@@ -3183,7 +3184,8 @@ _RULE_OWN_TOPIC = Pattern("(?!当天|.*(?:不算|除外|例外)|跌?破了?就|�
 _RULE_MARK = Pattern("记[住牢好下]|记一下|牢记|(?:^|[我你])(?:以后|今后|往后)|从今|[今明]天起|现在起|纪律|规[矩则]|原则|铁律|从[不来]|一[律概]|绝对?不|坚决|永[远不]"
     "|再也不|向来|始终|雷打不动|[底红]线|止[损盈]线|上限")
 # 请记住这几条：, 把这些记住, 记住我的规矩.
-_RULE_KEEP = Pattern("(?:请|你|要|得|务必|一定|帮我|给我|把)*(?:这|以下)?[些几两三]?[条点个]?(?:都|要)?记[住牢好](?:这|以下|我的?)?[些几两三]?[条点个]?(?:规[矩则]|纪律|原则)?(?=[:：，,]|$)")
+_RULE_KEEP = Pattern("(?:请|你|要|得|务必|一定|帮我|给我|把)*(?:这|以下)?[些几两三]?[条点个]?(?:都|要)?"
+                     "记[住牢好](?:这|以下|我的?)?[些几两三]?[条点个]?(?:规[矩则]|纪律|原则)?(?=[:：，,]|$)")
 _RULE_MARK_ALONE = Pattern(_RULE_KEEP.pattern + "|[这那]?[个条些点几]?(?:以后|就|都|也|得|要|是|请|给自己[定立]的|给|帮|你|我|我的|一定){0,4}(?:规矩|纪律|原则|铁律|[底红]线"
     "|记[住好牢下]|记下来|牢记|记一下|别忘|不能破|雷打不动|没商量|没得商量)[了啊哈哦吧]?|以后[也都]?(?:这样|要|这么做?)")
 _RULE_HEADED = Pattern("[^，]{0,6}(?:原则|纪律|规[矩则]|铁律)(?:就?是|[^，:：]{0,6}[:：])[^，]{4}")
@@ -3855,6 +3857,12 @@ MCP_EXTRAS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
               "_meta": {MCP_KEY + "serverInfo": MCP_SERVER}}
 
 
+def _context(store, message: str) -> str:
+    """build_memory_context; raises when the memories cannot be read, which that only logs."""
+    store.live_memories()
+    return build_memory_context(message, store=store)
+
+
 def _mcp_add(store, memory_type, content):
     # It is a model that asks, not the host: what it may not extract from a conversation it may not add either.
     allowed = memory_type_of(memory_type).asked == "summary"
@@ -3868,13 +3876,9 @@ def _mcp_add(store, memory_type, content):
 
 # name: (function, description, properties, required, writes)
 _STRING, _INTEGER, _HISTORY = {"type": "string"}, {"type": "integer"}, context_archive.QUERY_HISTORY_TOOL["function"]
-def _mcp_recall(store, message):
-    store.live_memories()  # raises when they cannot be read, which a recall only logs
-    return build_memory_context(message, store=store) or "没有相关的记忆"
-
-
 MCP_TOOLS = {
-    "recall_memory": (_mcp_recall, "与用户这句话相关的长期记忆", {"message": _STRING}, ["message"], False),
+    "recall_memory": (lambda store, message: _context(store, message) or "没有相关的记忆",
+                      "与用户这句话相关的长期记忆", {"message": _STRING}, ["message"], False),
     "search_memory": (_search, "查找记忆", {"query": _STRING, "limit": _INTEGER}, ["query"], False),
     "trace_memory": (MemoryStore.trace_memory, "一条记忆的来历", {"id": _INTEGER}, ["id"], False),
     "query_history": (lambda store, **asked: context_archive.query_history(archive_dir=store.archive_dir, **asked),
@@ -3949,8 +3953,7 @@ def _cmd_list(store, args):
 
 
 def _cmd_recall(store, args):
-    store.live_memories()  # raises when they cannot be read, which a recall only logs
-    context = build_memory_context(args.text, store=store)
+    context = _context(store, args.text)
     found = {"context": context}, context or "（没有相关的记忆）"
     if not args.explain:
         return found

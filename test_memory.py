@@ -1368,6 +1368,15 @@ class TestOtherPrograms:
               " INSERT INTO agent_memory_fts(rowid, content) VALUES (new.id, new.content); END;"
               "INSERT INTO agent_memory(memory_type, content) VALUES ('decision', '缩量回踩才买');")
 
+    def test_a_chat_log_that_cannot_get_every_column_costs_the_memories_nothing(self, home):
+        home.mkdir()
+        with contextlib.closing(sqlite3.connect(str(home / "wyckoff.db"))) as db:
+            db.execute("CREATE TABLE chat_log(session_id TEXT, role TEXT, content TEXT)")
+            db.execute("INSERT INTO chat_log VALUES ('s', 'user', '尾盘')")
+            db.commit()
+        assert memory.save_memory("preference", "只在尾盘买入") == 1
+        assert "只在尾盘买入" in memory.build_memory_context("尾盘")
+
     IN_THEIR_INDEX = "SELECT count(*) FROM agent_memory_fts WHERE agent_memory_fts MATCH ?"
 
     @staticmethod
@@ -1871,6 +1880,7 @@ class TestAnswer:
             ("tool call", chat(None, "tool_calls", tool_calls=[{"id": "c"}])))],
         ("cut", events(delta("甲"), done=""), 2, "中断"), ("cut", answer(gzip.compress(PLAIN)[:-30]), 2, "中断"),
         ("torn", events(delta("甲"), 'data: {"choices": [{"de\n\n', delta("乙", "stop")), 2, "中断"),
+        ("finish", answer(chat("[决策] 甲跌破", "insufficient_system_resource")), 2, "中断"),
         ("length", answer(PLAIN[:30], length=999), 2, "中断"), ("", chunked(PLAIN, end=b"f\r\nx"), 3, "中断"),
         ("half a body", b"HTTP/1.1 200 X\r\n\r\n" + PLAIN[:30], 2, "中断"), ("", answer(""), 2, "中断"),
         ("reset", reset, 3, "中断"), ("closed", b"", 3, "中断"), ("", silence, 2, "0.15 秒没有回应"),
@@ -3285,6 +3295,16 @@ class TestExportAndImport:
             assert len(there.import_rows(self.lines(here))["added"]) == added
             assert [row["content"] for row in there.live_memories()] == ["单票不超过20%"]
 
+    def test_a_rule_whose_successor_was_deleted_is_alive_there_too(self, tmp_path, clock):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
+        for number in range(memory.MEMORY_TYPES["persona"].cap):
+            there.save_memory("persona", "旧性格%d" % number)
+        clock.now += DAY
+        old = here.save_memory("persona", "性格甲")
+        here.delete_memory(here.save_memory("persona", "性格乙", supersedes=old))
+        assert there.import_rows(self.lines(here))["over_cap"] == 1  # the oldest one there
+        assert "性格甲" in [row["content"] for row in there.live_memories()]
+
     def test_a_full_type_takes_the_same_rows_each_time(self, tmp_path, clock):
         here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
         for number in range(5):
@@ -3458,6 +3478,12 @@ class TestModelContextProtocol:
                       {"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert (reply["result"]["protocolVersion"], reply["result"]["capabilities"]) == (given, {"tools": {}})
 
+    def test_a_store_that_cannot_be_read_is_no_empty_one(self, exchange, home):
+        home.mkdir()
+        (home / "wyckoff.db").write_bytes(b"no database " * 1000)
+        reply, = exchange(self.call("recall_memory", message="尾盘能买吗"))
+        assert reply["result"]["isError"] and "not a database" in reply["result"]["content"][0]["text"]
+
     def test_a_request_may_name_its_version_instead(self, exchange):
         key = memory.MCP_KEY + "protocolVersion"
         known, unknown = exchange(self.ask("server/discover", _meta={key: "2026-07-28"}),
@@ -3538,6 +3564,15 @@ class TestConsole:
         memory.save_memory("preference", "只在尾盘买入 😀")
         done = process("list", "--format", "json", PYTHONIOENCODING=encoding)
         assert json.loads(done.out.decode(encoding))[0]["content"] == "只在尾盘买入 😀"
+
+    @pytest.mark.skipif(os.name == "nt", reason="a shell closes the streams")
+    @pytest.mark.parametrize("words, code, said", [
+        ("export >&-", 1, b"stdout"), ("summarize - --offline <&-", 1, b"no messages"), ("mcp <&-", 0, b"")])
+    def test_a_closed_stream_is_told_in_one_line(self, words, code, said):
+        memory.save_memory("preference", "只在尾盘买入")
+        command = " ".join(map(shlex.quote, [sys.executable, memory.__file__])) + " " + words
+        done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert (done.returncode, said in done.stderr, done.stderr.count(b"\n")) == (code, True, code)
 
     def test_a_table_fits_the_terminal(self):
         memory.save_memory("preference", "只在尾盘买入，" * 20)

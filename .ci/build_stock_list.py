@@ -194,8 +194,10 @@ def aliases_of(names, older, newer):
     owners = collections.Counter(name for former in candidates.values() for name in former)
     aliases = collections.defaultdict(set, {code: set(nicknames) for code, nicknames in read_table(NICKNAMES)})
     for short in SHORT_FORMS:
-        [code] = [code for code, name in names.items() if short in name]  # fails when another name has it by now
-        aliases[code].add(short)
+        called = [code for code, name in names.items() if short in name]
+        if len(called) != 1:  # another company is called so by now, or nobody any more
+            raise SystemExit("the short form %s fits %d names: %s" % (short, len(called), " ".join(called)))
+        aliases[called[0]].add(short)
     for code, former in candidates.items():
         for name in former - SHARED - {core(names.get(code, ""))}:
             inside = {c for c, current in names.items() if name in current} - {code}
