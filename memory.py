@@ -1060,7 +1060,7 @@ def parse_dedup(reply: str, existing_ids) -> tuple:
 # -- duplicates: same statement, same subject --
 # One pattern a row, one group a side; the sides exclude each other. From the vocabulary of A-share trading rules.
 _SAME_OPPOSITES = [Pattern(row) for row in r"""
-    (买|建仓|开仓|进场)|(卖|清仓|离场|出局|抛|[减平]仓) ([加补]仓)|([减清]仓|减半|清掉|离场|卖) (持有|拿住|留着)|(清仓|清掉|离场|卖) (减[仓半])|(清[仓掉]|离场)
+    (买(?!入?[后价])|建仓|开仓|进场)|(卖|清仓|离场|出局|抛|[减平]仓) ([加补]仓)|([减清]仓|减半|清掉|离场|卖) (持有|拿住|留着)|(清仓|清掉|离场|卖) (减[仓半])|(清[仓掉]|离场)
     (站[上稳]|突破|上[破穿]|收复|金叉)|(跌破|破位|失守|下[破穿]|死叉) ([放爆增]量)|([缩地无]量) (大?涨[幅停]?|高开|冲高)|(大?跌[幅停]?|低开|跳水)
     (不[低少小]于|[大高多]于|超过|以上|[至最]少|[>≥])|(不超过|不[高多大]于|[低少小]于|不足|以[内下]|[至最]多|上限|[<≤])
     (上[移调]|提高|放宽)|(下[移调]|降低|收紧) (尾盘|午后|收盘前)|(开盘|早盘|竞价) (上午)|(下午) (流入)|(流出) ([看做]多)|([看做]空)
@@ -1075,6 +1075,7 @@ _SAME_NUMBER = Pattern(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
 # What a text denies, as one character: 追 in 不再追. 不管, 不低于, 除非, 特别 deny nothing.
 _SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来"
     "|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌|[不没未无别勿莫戒非])(?:再|会|能|要|想|去|愿意?|喜欢|打算|考虑|可以|允许|许|得|应该?|敢|做|搞|碰){0,2}([㐀-鿿]?)")
+_SAME_CODE, _SAME_LATIN, _SAME_CHANGES = Pattern(r"\d{6}"), Pattern("[a-z]{2,}"), Pattern("改[为成到做用]|不再")
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
 
@@ -1112,12 +1113,14 @@ def differs_in_substance(a: str, b: str) -> bool:
 
 def same_subject(old: str, new: str) -> bool:
     """False when two rules are clearly about different things, so that the new one cannot replace the old one."""
-    # A threshold may change (15% -> 20%), what it is a threshold of may not. In doubt True: the model decided.
+    # A threshold may change (15% -> 20%), what it is a threshold of may not: 涨20%减仓, 涨30%清仓 both stand, unless the
+    # new one says that it changes. In doubt True: the model decided.
     old, new = normalise(old[:COMPARE_CHARS]), normalise(new[:COMPARE_CHARS])
-    codes, latin = [[set(re.findall(token, text)) for text in (old, new)] for token in (r"\d{6}", "[a-z]{2,}")]
-    return not (codes[0] != codes[1] or all(latin) and not latin[0] & latin[1]
+    codes, latin, numbers = [[set(token.findall(text)) for text in (old, new)]
+                             for token in (_SAME_CODE, _SAME_LATIN, _SAME_NUMBER)]
+    return not (any(all(tokens) and not tokens[0] & tokens[1] for tokens in (codes, latin))
                 or _same_conflict(old, new, _SAME_SUBJECTS)
-                or set(_SAME_NUMBER.findall(old)) != set(_SAME_NUMBER.findall(new))
+                or all(numbers) and numbers[0] != numbers[1] and not _SAME_CHANGES.search(new)
                 and _same_conflict(old, new, _SAME_OPPOSITES))
 
 
@@ -3389,7 +3392,7 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     except (ModelError, ReplyError):  # there is no fallback model, or it fails
         verdict, id = parse_dedup(ask_model(provider, request, DEDUP_PROMPT), list(known))
     # The deterministic rule outranks the model: other numbers, codes or signs are another rule.
-    if verdict != "new" and (row["codes"] != known[id]["codes"]
+    if verdict != "new" and (set(split_codes(row["codes"])) != set(split_codes(known[id]["codes"]))
                              or verdict == "duplicate" and differs_in_substance(content, known[id]["content"])
                              or verdict == "supersede" and not same_subject(known[id]["content"], content)):
         return "new", None

@@ -500,13 +500,14 @@ class TestSubject:
         ("手上最多拿6只", "持股数量降到3只"), ("从不融资", "可以用两成融资"), ("跌破20日线减仓", "跌破20日线清仓"), ("只做主板", "创业板也做"), ("尾盘买入", "早盘买入"),
         ("不看新闻", "消息面也要参考"), ("盈利15%止盈", "盈利20%才止盈"), ("亏8%就卖", "亏6%止损"), ("300750止损8%", "300750止损10%"),
         ("用户做短线", "用户改做中线"), ("牛市仓位八成", "牛市可以满仓"), ("总仓位不高于六成", "总仓位上限五成"), ("MA5拐头减仓", "5日均线拐头清仓"),
-        ("隔夜不超过三成", "隔夜一律不留"), ("RSI>80减仓", "RSI>70就减仓"), ("不碰ST", "ST摘帽的可以看"), ("板块仓位不超过40%", "单一板块不超过30%")])
+        ("隔夜不超过三成", "隔夜一律不留"), ("RSI>80减仓", "RSI>70就减仓"), ("不碰ST", "ST摘帽的可以看"), ("板块仓位不超过40%", "单一板块不超过30%"),
+        ("买入价下方7%止损", "浮亏5%就离场"), ("短线最多拿4天", "改做中线，拿一到两个月"), ("财报前5天清仓", "财报前只减半"), ("宁德时代(300750)止损8%", "宁德时代止损6%")])
     def test_an_honest_replacement_passes(self, old, new):
         assert memory.same_subject(old, new)
 
     @pytest.mark.parametrize("old, new", [
         ("跌破5日线减仓", "跌破10日线清仓"), ("单票仓位不超过15%", "止损线8%"), ("单票仓位不超过15%", "总仓位不高于六成"), ("单票不超过15%", "板块合计不超过40%"),
-        ("止损8%", "盈利20%止盈"), ("300750止损8%", "600519止损8%"), ("300750止损8%", "止损线10%"), ("跌5%减仓", "跌10%清仓"),
+        ("止损8%", "盈利20%止盈"), ("300750止损8%", "600519止损8%"), ("跌5%减仓", "跌10%清仓"),
         ("MA5金叉买", "MA20死叉卖"), ("短线止损5%", "长线止损15%"), ("牛市仓位八成", "熊市仓位两成"), ("不追涨", "不做T"), ("PE低于20", "PB低于3"),
         ("跌破周线减仓", "跌破月线清仓"), ("不看消息", "不抄底"), ("财报前不开仓", "不打新股"), ("个股止损7%", "账户回撤10%停手"), ("半年线加仓", "年线清仓")])
     def test_rules_about_different_things_live_together(self, old, new):
@@ -2351,6 +2352,14 @@ class TestStoring:
         memory.save_memory("preference", "用户止损线8%")
         memory.save_session_summary(talk("以后止损线收到6%"), Script("[偏好] 用户止损线6%", verdict))
         assert contents("preference", live=True) == kept
+
+    @pytest.mark.parametrize("old, codes, new, live", [
+        ("五粮液(000858)跌7%止损", "000858", "五粮液跌5%止损", 1), ("茅台和五粮液跌7%止损", "600519,000858", "五粮液和茅台跌5%止损", 1),
+        ("跌7%止损", "", "五粮液跌5%止损", 2), ("茅台跌7%止损", "600519", "五粮液跌5%止损", 2)])
+    def test_a_rule_is_replaced_by_one_of_the_same_stocks_only_however_they_are_written(self, old, codes, new, live):
+        memory.save_memory("decision", old, codes)
+        memory.save_session_summary(talk(new), Script("[决策] " + new, "SUPERSEDE:1"))
+        assert len(contents("decision", live=True)) == live
 
     @pytest.mark.parametrize("failure", [ConnectionError("no route"), "也许吧", "DUPLICATE:99"])
     def test_a_failed_verdict_keeps_that_one_memory_pending(self, failure):
