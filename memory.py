@@ -633,8 +633,9 @@ def short_hash(text: str) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file from elsewhere: UTF-8, with or without a mark, or GB18030 where that leaves less unread."""
-    texts = (data.decode(encoding, "replace") for encoding in ("utf-8-sig", "gb18030"))
+    """The text of a file from elsewhere: UTF-8, with or without a mark, UTF-16, or GB18030 where that leaves less unread."""
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell and Excel write it
+    texts = (data.decode(encoding, "replace") for encoding in (["utf-16"] if marked else ["utf-8-sig", "gb18030"]))
     return min(texts, key=lambda text: text.count("\ufffd"))
 
 
@@ -880,7 +881,7 @@ _REPLY_MARKUP = Pattern(r"<[|｜][^|｜<>\n]{1,40}[|｜]>|<(?:s|eos|bos|br|p|li|
     r"|[<\[]/[^<>\[\]/\s]{1,20}[>\]]|\[INST\]|[`~]{3,}(?:[a-z]{2,10}(?=\s))?|(?:例如|比如|示例)[:：]\s?\n(?:[^\n]+\n)+")
 _REPLY_TAGS = {tag: name for name, row in MEMORY_TYPES.items() if row.asked
                for tag in (name, name + "s", *row.reply_tags)}
-_REPLY_NAME = r"(%s)[ \d一二三a-z/（(._#-]{0,14}[)）]?" % "|".join(sorted(_REPLY_TAGS, key=len, reverse=True))
+_REPLY_NAME = r"(%s)(?:[|｜/·](?!偏好|决策|画像|剧本)[一-鿿]{1,6})?[ \d一二三a-z/（(._#-]{0,14}[)）]?" % "|".join(sorted(_REPLY_TAGS, key=len, reverse=True))
 # At the start of a line, after list marks, a number, quotes, emoji. "[偏好] 或 [决策]" only speaks of the tags.
 _REPLY_TAG = Pattern(
     r"[\W_]{0,12}(?:(?:\d{1,3}(?=[\W_])|[①-⑳一二三四五六七八九十])[\W_]{0,6})?(?:(?:类型|type)\s?[:：]\s?)?" + _REPLY_NAME +
@@ -904,8 +905,8 @@ _REPLY_PLACEHOLDER = Pattern("<.{0,30}>|[x×某]{0,9}|(?:具体|记忆|偏好|�
 _REPLY_NOTHING = Pattern(r"[\W_]*(?:(?:[暂暫]?[无無]|[没沒]有?|未提及|none|n/?a|null|nil|nothing)\s{0,3}(?:[\W_]{0,4}$"
     r"|[（(，,。.；;！!—–])|no (?:new |clear )?(?:memories|preferences|decisions)\b"
     "|(?=.{0,40}?(?:[无無没沒未]|不[足涉存包]))(?:不[足涉存包]"
-    r"|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别取归纳总结得找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决"
-    "決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效个人沉淀])*(?:[（(][^（()）]{0,30}[)）]|[，,](?:均|都|仅|只)[为是]?(?:行情|个股)?(?:查询|咨询|询问|分析))?[。.]?$)", re.I)
+    r"|[\W_无無没沒未本次此这轮段该当前目对话對話会聊天内容中里用户暂时尚均都皆也并仍任何什么有法能足够以涉及存在包含提到体现表达发出形成识别认取归纳总结得找看见透露明确显新的相关具稳定值需要可长期记記忆憶住录保存入偏好决"
+    "決策逻辑依据规则信息画像剧数量果地或和与所过交易特求增符合条件复效个人沉淀])*(?:[（(][^（()）]{0,30}[)）]|[，,](?:均|都|仅|只)[为是]?在?(?:行情|个股)?(?:查询|咨询|询问|分析)(?:行情|个股)?)?[。.]?$)", re.I)
 # The keys of a JSON item that hold the memory, and those of what is only noted about it.
 _REPLY_CONTENT = frozenset("content memory text rule value statement description detail".split())
 _REPLY_SUBJECTS = frozenset("stock stock_name name title code stock_code codes symbol".split())
@@ -1284,8 +1285,8 @@ _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" 
     "|(?:[帖群刊片课稿博]|论坛|[日晚周]报)[文里上]?)…?(?:[说讲喊教吹叫让劝传总是](?!的[票股代])|发(?!我|给|到)|(?<![先再要])写(?![短长简慢快得成清])|有一?[条句段]|认为"
     r"|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:"
     "|^<ROLE>:")
-_SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
-_SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|纪律"
+_SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|做不到|太[紧严松]|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
+_SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<![友他她师家们]的)纪律"
     "|记一?下|记住")
 _SPEECH_NOT_MINE = Pattern(r"^刚[^,。]{1,6}那(?:会儿|阵子|几年)|^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]"
     r"|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|[去前]年(?!.?[才刚])|模拟.{0,4}[里中上]|[如要][果是]我说|(?:假[如设]|设想|万一)我"
@@ -1300,7 +1301,7 @@ _SPEECH_ASKS = Pattern(r"\?$|(?:[吗么]|(?<![着车班会课饭])呢)[。!]?$|[
     r"|[是可]不[是可]|有没有|(?:几个?[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|在哪[个里儿]|(?<!再看)([一-鿿])[不没]\1(?!的?(?:无所谓|都|不重要|没关系|随))")
 _SPEECH_WHENEVER = Pattern("(啥时候?|什么时候|哪天|谁)([^。!?;]*?)\\1")  # 啥时候站稳，啥时候我才进
 _SPEECH_REQUESTS = Pattern(r"^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\d{6}))"
-    "|(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])"
+    "|(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|回测|模拟一?下|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])"
     r"|.{2,12}[调拉列画导搜查跑算](?:出来|给我)[。!]?$)(?!.*(?:[不先每都]|时候|(?<![几这那哪两一二三四五\d])只))"
     "|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|早|在吗|那?就这样[吧了]?|明白了?|(?:" + COURTESIES.pattern + ")了?|继续|接着说?|换一?个)[,。!]*$")
 _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:.{1,8}[,。](?:对|是的|没错)[,。!]*$"
@@ -1322,6 +1323,8 @@ _SPEECH_DENIES = Pattern("不|别|坑|谁爱|骗|从没|没有|停[手止]|休�
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
 _SPEECH_GAVE_UP = Pattern("销户|没开(?![始盘])|没有?[^,。]{0,4}权限|[是叫]赌|[找作送]死|玩火|走不通|我[可才]?不学|(?<!软件)(?:戒|关|停|退)[掉了]"
     "|这辈子[^,。]{0,3}不|再也不|[不别从没]{1,2}[^,。]{0,2}[碰沾]")  # 两融我早销户了，这辈子不碰
+_SPEECH_REVOKES = Pattern("不再|作废|[删去]掉|删除|取消|不要了|不算[数了]")  # 尾盘买那条作废，改早盘买
+_SPEECH_FORMERLY = Pattern("从[^,。]{1,10}?(?=[改调升降提放收][成为到至宽紧])")  # 止损从8%改成6%
 _SPEECH_OWN_SUBJECT = Pattern("个股|股票|其[他余它]|别的|剩下")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
@@ -1439,6 +1442,9 @@ def _speech_denied(plain, core, speech):
     gave_up = firm and not said and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
+    revoked = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
+    if revoked and all(revoked) and not _SPEECH_REVOKES.search(plain):
+        return True
     return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
         plain, core, topics, own, speech)
 
@@ -1459,7 +1465,8 @@ def _speech_refused(plain, topics, own):
 def _speech_renumbered(plain, core, topics, own, speech):
     """Tell whether the user said none of its numbers, but another one of that unit about the same thing."""
     numbers = {piece for piece in core if piece[0].isdigit()}
-    if not numbers or any(numbers & words.pieces for words in speech if words.own):
+    if not numbers or any(numbers & _speech_pieces(_SPEECH_FORMERLY.sub("", words.text))
+                          for words in speech if words.own and numbers & words.pieces):
         return False
     # 52周 and 1年 may be the same, and 定投1500 is of any unit.
     units = {*_SPEECH_UNIT.findall(plain), *",。!;", ""}
@@ -1639,12 +1646,12 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
 # COMMON_WORDS (of the market or of daily talk: 机器人 is a sector first) count only where the words beside them speak of
 # a share, PLACES (and brands) also where they are traded, SOFTWARE where it is not used.
 COMMON_WORDS = frozenset("""机器人 太阳能 农产品 老百姓 向日葵 指南针 百合花 黑芝麻 黑牡丹 红蜻蜓 万年青 金麒麟 数字人 火星人 三人行 驱动力 动力源 新世界 新大陆 新天地 新产业 新城市
-新经典 新里程 新坐标 新风光 值得买 深发展 好想你 好太太 好上好 好当家 全新好 阿拉丁 生意宝 生物谷 南极光 探路者 我爱我家 今天国际 每日互动 未来电器 现代投资 信息发展 国际医学 国际实业 智慧农业 创新医疗 数字认证
-财富趋势 行动教育 美好医疗 绿色动力 清新环境 节能环境 建设工业 建设机械 开发科技 联合化学 首都在线 中文在线 天地在线 人民网 新华网 马可波罗 蒙娜丽莎 拉普拉斯 大智慧 北京文化 上海环境 上海能源""".split())
+新经典 新里程 新坐标 新风光 值得买 深发展 好上好 好当家 全新好 阿拉丁 生意宝 生物谷 南极光 探路者 我爱我家 现代投资 信息发展 智慧农业 创新医疗
+行动教育 绿色动力 清新环境 节能环境 建设工业 建设机械 开发科技 联合化学 首都在线 中文在线 天地在线 人民网 新华网 马可波罗 蒙娜丽莎 拉普拉斯 大智慧 北京文化 上海环境 上海能源""".split())
 PLACES = frozenset("""太平洋 大西洋 长白山 张家界 王府井 中关村 连云港 白云山 北大荒 红太阳 金太阳 同仁堂 徐家汇 全聚德 陆家嘴 天津港 步步高 外高桥 珍宝岛 青岛港 金融街 广州港 南京港 盐田港
 宁波港 日照港 孩子王 电子城 三棵树 漫步者 轻纺城 天目湖 纳百川 新希望 大名城 大悦城 欢乐家 永安行 红四方 完美世界 第一创业 第一医药 北京人力 长江材料 国民技术 云南旅游 西藏旅游 桂林旅游 黄山旅游 三峡旅游
 陕西旅游 西域旅游 湖南发展 广州发展 海南发展 漳州发展 航天发展 高新发展 深圳机场 上海机场 白云机场 海南机场 鄂尔多斯 峨眉山 华侨城 西大门 西部建设 地铁设计 祁连山 葫芦娃
-长安 保利 圆通 申通 用友 泰格""".split())
+长安 保利 圆通 申通 用友 泰格 好想你 好太太 国际医学 国际实业 今天国际 每日互动 未来电器 数字认证 财富趋势 美好医疗""".split())
 SOFTWARE = frozenset("同花顺 东方财富 东财 三六零".split())
 # Two characters across the edge of a name that is only a piece of other words: 盘中|行情, 中免|费. Looked at on both
 # sides of a short name, and before a longer one that begins like an everyday word: 中国|新能源.
@@ -1657,7 +1664,7 @@ EDGE_PAIRS = frozenset("""中国 我国 美国 外国 各国 全国 两国 本�
 一口 一下 一点 一路 一波 一根 一定 一旦 一只 一支 一季 一月 一周 金山 金港 金花 航天 航空 航班 航线 航母 航运 航海 航道 航发 航行 航司 海南 云南 河南 湖南 越南 西南 东南 华南 江南 华东 远东 中东 安街 安城 安全 安排 安心 安稳 安静
 安装 安慰 安抚 安逸 安定 安检 淮河 淮海 淮北 淮南 确保 担保 力保 利润 利率 利益 利息 利好 利空 兴奋 兴趣 兴许 兴起 兴盛 兴旺 兴冲 赐良 赐予 老天 苍天 秦朝 秦帝 秦岭 友好 友善 友情 信用 使用 利用 适用 作用 专用 费用 迅速 迅猛 曝光
 平均 胜率 胜算 胜负 部分 十分 充分 成分 众多 众筹 众人 变化 变动 变成 变得 独特 策略 策划 关联 影响 东西 联储 通过 通知 通道 国际""".split())
-WORD_EDGE = Pattern("(?:^|[\\W和跟及或买卖把盯清]|持有|[买卖清]了|看好)¤(?:$|[\\W和跟还怎这太就也都能今昨明后前涨跌放破分业]|股|集团)")
+WORD_EDGE = Pattern("(?:^|[\\W和跟及或买卖把盯清]|持有|[买卖清]了|看好)¤(?:$|[\\W和跟还怎这太就也都能不今昨明后前涨跌放破分业]|股|集团)")
 # A longer name continued into other words, read from its last two characters: 招商银|行业, and 中国|软件行业.
 CONTINUED = Pattern(
     ".(?:台镇|行业|行间|行(?:信用)?卡|新[区技]|科技|速公路|港[口区]|港新片|酒节|影[节院]|寿命|安夜|元素|信服务|成[长功]|软件|秀色|坝水|版[社物]|迪电子)|"
@@ -1665,6 +1672,7 @@ CONTINUED = Pattern(
     "[出进]口|需求|消费|储备|价格|[产销]量|票房|集采|订单|电池|导航|支付|互联网|宽带|套餐|的?信号|的宽|材料|制造|化工|机组|站|品|板块|领域|集团|进展)")
 # Behind a short name: a place or another house of that name, 紫金保险, 宁德市.
 OTHER_HOUSE = Pattern("证券|银行|基金|期货|信托|保险|资管|大学|学院|医院|[中小]学|大?街|镇|县|地?区(?!间)|市(?![值盈净场])|机场|公园|酒店|广场|大厦|影[业视]|置业|物业")
+THEME, THEME_BEHIND = "说的是题材", Pattern("概念|(?:产业|供应)?链(?!接)")  # 宁德时代概念, 比亚迪产业链
 SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
 # The words around a name, which stands as ¤, that speak of a share, of trading it, of using software of that name.
 _LATELY = "(?:[今昨明]天|这[两几]天|今年|早盘|尾盘|盘中|开盘|最近|现在|已经|直接|突然|连续|一直|又|也|都|还|刚|再){0,3}"
@@ -1793,12 +1801,14 @@ def _name_refusal(text: str, start: int, end: int, free: int) -> str:
         return "是别的词的一部分"
     if text.startswith(("转债", "可转债"), end):
         return "说的是可转债"
+    if THEME_BEHIND.match(text, end):
+        return THEME
     continued = (text[end - 1:end + 1] in EDGE_PAIRS or OTHER_HOUSE.match(text, end) if short
                  else CONTINUED.match(text, end - 2))
     if continued and not text.startswith(SAFE_BEHIND, end):
         return "后面接成了别的词"
     if (name in COMMON_WORDS or name in PLACES and not TRADED.search(around)
-            or name in SOFTWARE and USED.search(around)) and not SHARE.search(around):
+            or (name in SOFTWARE or name.endswith("证券")) and USED.search(around)) and not SHARE.search(around):
         return "也是普通词语、地名或软件,旁边没有股票的证据"
     return ""
 
@@ -1829,7 +1839,7 @@ def _stock_mentions(text: str, with_names: bool = True) -> list:
             if text.startswith(name, start) and (reason or marked):
                 refusal = "" if marked else _name_refusal(text, start, start + len(name), free)
                 mentions.append(Mention(start, name, "" if refusal else code, refusal or reason or "名称"))
-                if not refusal:
+                if not refusal or refusal == THEME:  # 宁德时代概念 does not mean 宁德 either
                     free = start + len(name)
                     break
     return sorted(mentions)
@@ -1886,7 +1896,7 @@ def _foreign_names(path: str) -> dict:
     """{code: name} of the shares in a CSV file or a JSON list of objects; StockListError says what is wrong."""
     import csv
 
-    text, names = decode_text(_read_stock_file(path).replace(b"\0", b"")).lstrip(), {}
+    text, names = decode_text(_read_stock_file(path)).replace("\0", "").lstrip(), {}
     try:
         delimiter = max(",\t;", key=text.partition("\n")[0].count)
         records = json.loads(text) if text[:1] == "[" else csv.DictReader(io.StringIO(text), delimiter=delimiter)
@@ -2378,8 +2388,20 @@ class MemoryStore:
             old, new = (dict(self._need(id)["_meta"]) for id in (old_id, new_id))
             old.update(superseded_by=new_id, valid_until=utc_text(self.clock()))
             new["supersedes"] = list(dict.fromkeys(listed(new, "supersedes", int) + [old_id]))
-            for id, meta in ((old_id, old), (new_id, new)):
-                conn.execute(SET_METADATA, (context_archive.safe_json(meta), id))
+            stale = [row["id"] for row in self._snapshot().standing if self._repeats(row, old_id, new_id)]
+            for id in stale:
+                new["supersedes"] += [id]
+            changed = [(dict(self._need(id)["_meta"], **{key: old[key] for key in ("superseded_by", "valid_until")}), id)
+                       for id in stale] + [(old, old_id), (new, new_id)]
+            conn.executemany(SET_METADATA, [(context_archive.safe_json(meta), id) for meta, id in changed])
+
+    def _repeats(self, row: dict, old_id: int, new_id: int) -> bool:
+        """Whether an L2/L3 row says most of what its atom said and the atom that replaces it takes back."""
+        if old_id not in listed(row["_meta"], "source_l1_ids", int):
+            return False
+        taken_back = self._need(old_id)["_terms"] - self._need(new_id)["_terms"]
+        taken_back = {term for term in taken_back if _is_concept(term) or term[0].isdigit()} or taken_back
+        return len(taken_back & row["_terms"]) * 2 > len(taken_back)
 
     def prune_memories(self, keep_days: int = DEFAULT_KEEP_DAYS) -> int:
         """How many rows went: those past their type's retention or older than `keep_days`, and those over a cap.
@@ -3756,9 +3778,16 @@ def prepend_memory_context(user_text: str, memory_context: str) -> str:
     return [{"type": "text", "text": before}, *parts, {"type": "text", "text": after}]
 
 
+def _answers_tool(content) -> bool:
+    """Whether a turn of the role user only brings what a tool gave, as Anthropic's messages do."""
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") == "tool_result" for part in content)
+
+
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn whose content (kept in `_raw_content`) now follows its `_memory_context`, else -1."""
-    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"]
+    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"
+             and not _answers_tool(turn.get("content"))]
     turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")
     if memory_context and "_raw_content" not in turn:
@@ -4039,7 +4068,7 @@ def _cmd_refresh(store, args):
     if not count and store.last_distillation() != before:
         said = "模型归纳的都已经有了，或者被拒绝（见 rejected）"
     elif not count:
-        said = "没有新的归纳：至少要 %d 条 L1 记忆，其中 %d 条是新的" % (MIN_LAYER_ATOMS, MIN_NEW_ATOMS)
+        said = "没有新的归纳：至少要 %d 条 L1 记忆，其中 %d 条是新的，也没有别的进程正在归纳" % (MIN_LAYER_ATOMS, MIN_NEW_ATOMS)
     return {"saved": count}, said
 
 
@@ -4071,7 +4100,7 @@ def _cmd_export(store, args):
 
 
 def _cmd_import(store, args):
-    result = store.import_rows(_read(args.file).split(b"\n"))
+    result = store.import_rows(decode_text(_read(args.file)).split("\n"))
     for number, why in result["damaged"]:
         print("第 %d 行没有导入：%s" % (number, why), file=sys.stderr)
     counts = len(result["added"]), len(result["known"]), result["over_cap"]
