@@ -128,10 +128,12 @@ SUMMARY_LINES = 40  # of it, the last, that the model reads
 TOOL_RESULT_CHARS = 200
 MAX_SUMMARY_MEMORIES = 3
 MAX_MEMORY_CHARS = 200  # a line longer than this is not a rule somebody decided
+RENEW_AFTER_S = DAY_S  # a rule said again after so long is as new as on its first day
 DEDUP_NEWEST, DEDUP_SIMILAR = 10, 5  # rows that a model compares with a new memory
 LAYER_ATOMS = 30  # that a distillation reads, the newest
 MIN_LAYER_ATOMS, MIN_NEW_ATOMS = 3, 3  # it needs so many, and so many since the last one
 MAX_PER_LAYER = 3
+REPEATED_SHARE = 0.5  # of an atom's terms, from which on a line of a layer repeats it
 LAYER_VERSION = 1
 
 SUPPORTED_CONFIDENCE = 1.0
@@ -550,6 +552,7 @@ COMPLETE_SEARCH = "INSERT OR IGNORE INTO agent_memory_search(id, search_text) SE
 WITHOUT_TERMS = ("SELECT id, content FROM agent_memory WHERE id IN"
                  " (SELECT id FROM {terms} WHERE COALESCE(search_text, '') = '')")
 SET_METADATA = "UPDATE agent_memory SET metadata = ? WHERE id = ?"
+RENEW_MEMORY = "UPDATE agent_memory SET created_at = ?, metadata = ? WHERE id = ?"
 DELETE_MEMORY = "DELETE FROM agent_memory WHERE id = ?"
 
 INSERT_CHAT = ("INSERT INTO chat_log(session_id, role, content, model, provider, tokens_in, tokens_out, elapsed_s,"
@@ -1274,7 +1277,7 @@ _SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_PEOPLE = (
     "群[里友主]|(?<!认)有[些的个]?人|(?:别人|人家)(?![^,，。]{0,5}的?时候?)|[网朋室股校队战]友|老[师伴婆公乡总张王李刘陈]|大[v师爷妈叔佬]|股神|专家|博主|主[播任]|领导|师傅"
-    "|[组科处院校队站店班厂士]长(?![期线大])|分析师|(?<!大)[爸哥]|妈(?!的)|同[事学]|媳妇|爱人|邻居|隔壁|亲戚|小?舅[子妈]?|姐夫|妹夫|岳[父母]|丈[人母]|外甥|侄[子女]|[儿孙]子"
+    "|[组科处院校队站店班厂士]长(?![期线大])|分析师|(?<!大)[爸哥]|妈(?!的)|同[事学桌]|发小|闺蜜|哥们|媳妇|爱人|邻居|隔壁|亲戚|小?舅[子妈]?|姐夫|妹夫|岳[父母]|丈[人母]|外甥|侄[子女]|[儿孙]子"
     "|女[儿婿]|[姑姨][妈父姐]|(?<![其说])[他她]们?(?!说[他她]们?的)|阿姨(?![我这])|阿[伯叔婆公爷]|游资|客服|嘉宾|散户|股民|[表堂][哥姐弟妹]|高手|经理")
 _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" + _SPEECH_PEOPLE
     + "|[听据]说(?!过)|我家[^,。]{1,4}(?=[说讲话叫让劝])|^[^,。]{1,8}(?<![许准别不])劝[我俺咱])(?![^,。]{0,4}的(?:票|股|代码|标的))(?:[^,。]{0,4}(?:告诉"
@@ -1286,7 +1289,7 @@ _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" 
     r"|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:"
     "|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|做不到|太[紧严松]|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
-_SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<![友他她师家们]的)纪律"
+_SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<!的)纪律"
     "|记一?下|记住")
 _SPEECH_NOT_MINE = Pattern(r"^刚[^,。]{1,6}那(?:会儿|阵子|几年)|^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]"
     r"|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|[去前]年(?!.?[才刚])|模拟.{0,4}[里中上]|[如要][果是]我说|(?:假[如设]|设想|万一)我"
@@ -1297,16 +1300,16 @@ _SPEECH_UNLIKE = _speech_pattern("我…[跟和与比]…(?:不一样|不同|相
     "|我(?:从来?|都|一律|绝|根本)?不(?:听|信|看|跟|理|管|参考|指望)")
 _SPEECH_CHANGES = Pattern("改[为成到用]|不再|调[整到]|[升降提收放][到至宽紧]")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
-_SPEECH_ASKS = Pattern(r"\?$|(?:[吗么]|(?<![着车班会课饭])呢)[。!]?$|[了完来好到出]没有?[。!]?$|怎么[看样]|咋|(?<![扯管论没])(?:啥|什么)(?!都|也|时|的|[追抢买卖慌急怕补])|多少钱"
+_SPEECH_ASKS = Pattern(r"\?$|(?:[吗么]|(?<![着车班会课饭觉])呢)[。!]?$|[了完来好到出]没有?[。!]?$|怎么[看样]|咋|(?<![扯管论没])(?:啥|什么)(?!都|也|时|的|[追抢买卖慌急怕补])|多少钱"
     r"|[是可]不[是可]|有没有|(?:几个?[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|在哪[个里儿]|(?<!再看)([一-鿿])[不没]\1(?!的?(?:无所谓|都|不重要|没关系|随))")
 _SPEECH_WHENEVER = Pattern("(啥时候?|什么时候|哪天|谁)([^。!?;]*?)\\1")  # 啥时候站稳，啥时候我才进
 _SPEECH_REQUESTS = Pattern(r"^(?:那|再|先|来|请|麻烦|帮我?|给我|替我){0,3}(?:[看查读讲说列画算跑找翻试](?:一?下|[看查讲说试出]|(?=\d{6}))"
-    "|(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|回测|模拟一?下|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])"
+    "|(?<=[帮给替]我)[看查读讲列画算跑找翻把做写整总概]|分析|对比|(?:回测|模拟)一?下|(?:接着|继续)[看盯说跑]|给一?下|你?给我(?:[看讲说]|建议|推荐|[一来][个份只套])"
     r"|.{2,12}[调拉列画导搜查跑算](?:出来|给我)[。!]?$)(?!.*(?:[不先每都]|时候|(?<![几这那哪两一二三四五\d])只))"
     "|^(?:嗯+|好[的吧哒嘞]?|行|ok|收到|知道了|早|在吗|那?就这样[吧了]?|明白了?|(?:" + COURTESIES.pattern + ")了?|继续|接着说?|换一?个)[,。!]*$")
 _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是|改成|不同意|不要|不行))(?:.{1,8}[,。](?:对|是的|没错)[,。!]*$"
-    "|系(?:啊|嘅|呀)|(?:嗯+|这个好|好的?|[挺也]?行|不错|可以|ok)?[,。!]*(?:yes|没毛病|是?这么回事|要(?=$|[,。!])|我?(?:采纳|要了)"
-    "|对+(?=$|[的,。!啊呀头、])|是(?:的|$|[,。!啊呀])|没错|正[是确]|[准确]{2}|同意|说[得的]对|就是(?:这样|这个?意思|这么回事)|就这么[办定做来]|就[按照]|赞成|认可|采纳"
+    "|系(?:啊|嘅|呀)|(?:嗯+|这个好|好的?|[挺也]?行|不错|可以|ok){0,2}[,。!]*(?:yes|没毛病|是?这么回事|要(?=$|[,。!])|我?(?:采纳|要了)"
+    "|对+(?=$|[的,。!啊呀头、])|是(?:的|$|[,。!啊呀])|没错|正[是确]|[准确]{2}|同意|说[得的]对|就是(?:这样|这个?意思|这么回事)|就这么[办定做来]|就[按照]|赞成|认可|采纳|都对|没问题(?=$|[,。!])|(?:这[两三几些][条个])?我?都?接受|就用这[个条]|存[下起]来"
     "|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)"
     "|.{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]"
     r"|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|执行|照做|记一下)))")
@@ -2364,9 +2367,18 @@ class MemoryStore:
         with self.transaction():
             duplicate = find_duplicate(content, self.live_memories(memory_type), codes=split_codes(join_codes(codes)))
             if duplicate is not None:
+                self.renew_memory(duplicate)
                 return duplicate, False
             replaced = supersedes if self.get_memory_by_id(supersedes) else 0
             return self.save_memory(memory_type, content, codes, supersedes=replaced, **options), True
+
+    def renew_memory(self, id: int) -> None:
+        """Let a memory count from now on, because the user said it again: else it went 45 days after the first time."""
+        with self.transaction() as conn:
+            row, now = self._need(id), self.clock()
+            if row["_time"] is None or now - row["_time"] > RENEW_AFTER_S:
+                meta = dict({"first_said": row["created_at"]}, **row["_meta"])
+                conn.execute(RENEW_MEMORY, (utc_text(now), context_archive.safe_json(meta), id))
 
     def delete_memory(self, id: int) -> bool:
         """True when a memory was deleted, False when there is none of that id. Its words leave the file too."""
@@ -2401,7 +2413,7 @@ class MemoryStore:
             return False
         taken_back = self._need(old_id)["_terms"] - self._need(new_id)["_terms"]
         taken_back = {term for term in taken_back if _is_concept(term) or term[0].isdigit()} or taken_back
-        return len(taken_back & row["_terms"]) * 2 > len(taken_back)
+        return len(taken_back & row["_terms"]) > REPEATED_SHARE * len(taken_back)
 
     def prune_memories(self, keep_days: int = DEFAULT_KEEP_DAYS) -> int:
         """How many rows went: those past their type's retention or older than `keep_days`, and those over a cap.
@@ -3224,12 +3236,12 @@ _RULE_NOT_MINE = Pattern("^[^，]{0,5}(?:" + _SPEECH_PEOPLE + "|大家|客户|�
     "|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿|[好真]不?想|是[对错]的|大不了|可能|也许"
     r"|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[亏气烦跌][得的](?:我|都|人)|考虑(?:一?下|看看|要|是)|没问题|规定|规则下|T\+1|^要不|交易所")
 _RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
-    "|剁手|韭菜|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
+    "|剁手|韭菜|气死|再也不炒|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误"
     "|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$|收回(?:[刚这上，。]|$)|[别不]用?记[了吧住]?$|^更正|改主意")
-_RULE_ASK = Pattern("[?？]|(?:[吗么]|(?<![着车班会课饭])呢|没有?)[!！。]?$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
+_RULE_ASK = Pattern("[?？]|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)[!！。]?$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
     r"|是否|多久|([一-鿿])不\1|^(?:是|能|对).*不[。!]?$|的不[。!]?$")
-_RULE_WHATEVER = Pattern("哪[只个天][^，]{1,8}(?:我就|就把|就[卖买减清止加撤不])|(?:不管|无论|不论)[^，]{0,12}"
+_RULE_WHATEVER = Pattern("没什么|哪[只个天][^，]{1,8}(?:我就|就把|就[卖买减清止加撤不])|(?:不管|无论|不论)[^，]{0,12}"
     r"|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}(?:[都也]|我?不管|无所谓)|再看[^，]{0,8}|([看碰])都不\1"
     "|(?:[先要都再得须]|顺[手便])(?:[说讲]|告诉我|标出)[^，]{0,8}(?:在?哪[里儿个]?|多少|什么|怎么[^，]{1,3})$")
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
@@ -3357,6 +3369,7 @@ def read_messages(data: bytes) -> list:
 def _has_tool_call(message: dict):
     parts = message["content"] if isinstance(message.get("content"), list) else ()
     return (message.get("role") == "tool" or message.get("tool_calls") or message.get("function_call")
+            or message.get("type") == "function_call"  # OpenAI's Responses
             or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
 
 
@@ -3463,6 +3476,7 @@ def _write(store, decided) -> dict:
                 store.fail_pending(entry, id)  # its first try was just now
                 outcome["pending"].append(entry.id)
             elif verdict == "duplicate" and store.get_memory_by_id(id):
+                store.renew_memory(id)
                 outcome["duplicates"].append(id)
             else:
                 id, is_new = store.save_new_memory(supersedes=id if verdict == "supersede" else 0, **row)
@@ -3605,6 +3619,15 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
     return done
 
 
+def _codes_of_source(content: str, atoms: list) -> str:
+    """The codes of the atom that a line of a layer repeats for the most part: a model may leave out the stock's name."""
+    terms = set(search_terms(content))
+    shares = [(len(terms & atom["_terms"]) / (len(atom["_terms"]) or 1), not atom["codes"], atom["codes"])
+              for atom in atoms]
+    share, _, codes = max(shares, key=operator.itemgetter(0, 1))
+    return codes if share >= REPEATED_SHARE else ""
+
+
 def refresh_memory_layers(provider, *, store=None) -> int:
     """How many L2/L3 rows were distilled; 0 below three atoms, or three new ones. Raises ModelError and ReplyError."""
     store = store or _default
@@ -3621,7 +3644,11 @@ def refresh_memory_layers(provider, *, store=None) -> int:
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
                 "source_hash": short_hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
-            outcome = _write(store, _decide(items, None, "", lambda row: ("new", None), **meta))
+            decided = _decide(items, None, "", lambda row: ("new", None), **meta)
+            for row, verdict, _ in decided:
+                if verdict == "new":
+                    row["codes"] = row["codes"] or _codes_of_source(row["content"], atoms)
+            outcome = _write(store, decided)
             if outcome["refused"]:
                 store.save_marker("layers:" + meta["source_hash"], "", outcome)
             note({"source_hash": meta["source_hash"], "ids": ids})

@@ -738,6 +738,23 @@ class TestWhoseWords:
         assert reason("用户每周轮换全部持仓", *turns) == self.OTHERS
         assert [len(line) for line in memory.dialogue_text(turns).split("\n")] == [12, 207, 18]
 
+    @pytest.mark.parametrize("content, said", [
+        ("做波段", "我不再做波段了"), ("早盘买入", "早盘买入那条作废，我改到尾盘"), ("不碰券商股", "把不碰券商股那条删掉吧"), ("止盈线20%", "止盈线从20%改成30%")])
+    def test_what_the_user_takes_back_is_not_stored(self, content, said):
+        assert reason(content, user(said)) == "与用户原话相反"
+
+    @pytest.mark.parametrize("content, said", [("止盈线30%", "止盈线从20%改成30%"), ("不再做波段", "我不再做波段了")])
+    def test_what_stands_in_its_place_is(self, content, said):
+        assert reason(content, user(said)) == ""
+
+    @pytest.mark.parametrize("said, expected", [
+        ("都对，存下来", ""), ("这两条我都接受", ""), ("没问题，记下来", ""), ("嗯嗯可以，就用这个", ""), ("没问题吗", OTHERS)])
+    def test_spoken_assents_make_the_assistants_words_the_users(self, said, expected):
+        assert reason("跌破20日线减半", user("止损怎么设"), assistant("建议跌破20日线就减半仓位"), user(said)) == expected
+
+    def test_the_discipline_of_somebody_else_is_not_adopted(self):
+        assert reason("用户从不换手，死等回本", user("大V的纪律是从不换手，死等回本")) == self.OTHERS
+
     def test_separators_between_characters_hide_nothing(self):
         assert reason("用户喜欢跟风小票", tool("跟-风-小-票"), user("好")) == self.OTHERS
 
@@ -969,6 +986,7 @@ class TestStockNames:
         assert memory.resolve_stock_codes(text) == codes
 
     @pytest.mark.parametrize("text, codes", cases("""
+        宁德时代概念股|比亚迪产业链|茅台链怎么看|
         机器人还能追吗|机器人放量|机器人涨停潮|“机器人”一词|太阳能产业|机器人这只股票 > 300024|机器人股价 > 300024|机器人又涨停 > 300024
         我持有机器人 > 300024|买了“太阳能”和“机器人”两只 > 000591 300024|王府井放量突破 > 600859|王府井能不能买 > 600859|清仓王府井 > 600859
         王府井跌8%止损 > 600859|把王府井清了 > 600859|王府井14.5止损 > 600859|有1000股王府井 > 600859|想低吸王府井 > 600859|王府井一律不碰 > 600859
@@ -977,7 +995,7 @@ class TestStockNames:
         assert memory.resolve_stock_codes(text) == codes
 
     @pytest.mark.parametrize("text, codes", cases("""
-        茅台减半 > 600519|去茅台镇玩|招行走弱 > 600036|那招行得通|工行分红 > 601398|化工行业景气|中行业绩 > 601988|途中行李丢了|药明反弹 > 603259
+        美的不碰 > 000333|茅台减半 > 600519|去茅台镇玩|招行走弱 > 600036|那招行得通|工行分红 > 601398|化工行业景气|中行业绩 > 601988|途中行李丢了|药明反弹 > 603259
         医药明年见底|东财破位 > 300059|广东财经大学|京东方涨价 > 000725|南京东方饭店|爱尔集采 > 300015|爱尔兰|万科违约 > 000002|两万科研经费
         天齐跌停 > 002466|今天齐跌|买了美的 > 000333|最美的形态|格力分红 > 000651|性价格力求公道|长电封测 > 600584|增长电力|海控运价 > 601919"""))
     def test_nicknames_count_only_between_the_edges_of_words(self, text, codes):
@@ -1056,7 +1074,8 @@ class TestStockImport:
 
     @pytest.mark.parametrize("encoding, columns, form, delimiter", [
         ("utf-8-sig", ("证券代码", "证券简称"), "%s", ","), ("gb18030", ("A股代码", "A股简称"), "%s.0", "\t"),
-        ("utf-8", ("ts_code", "Name"), "%s ", ";"), ("gb18030", ("公司代码", "公司简称"), '="%s"', ","), ("utf-8", (), "", "")
+        ("utf-8", ("ts_code", "Name"), "%s ", ";"), ("gb18030", ("公司代码", "公司简称"), '="%s"', ","), ("utf-8", (), "", ""),
+        ("utf-16", ("证券代码", "证券简称"), "%s", "\t")
     ])
     def test_files_of_exchanges_and_packages(self, stock_list, tmp_path, encoding, columns, form, delimiter):
         with open(str(tmp_path / "new"), "w", encoding=encoding, newline="") as out:
@@ -2370,6 +2389,15 @@ class TestStoring:
         assert memory.run_pending(Script("NEW")) == 1
         assert contents("preference") == ["用户尾盘才肯买入", "用户不做融资"] and memory._default.list_pending() == []
 
+    @pytest.mark.parametrize("later, verdicts", [("放量跌破10日线就减仓", []), ("10日线放量破位时减仓", ["DUPLICATE:1"])])
+    def test_a_rule_said_again_counts_from_then_on(self, clock, later, verdicts):
+        memory.save_memory("decision", "放量跌破10日线就减仓")
+        clock.now += 40 * DAY
+        memory.save_session_summary(talk(later), Script("[决策] " + later, *verdicts))
+        clock.now += 40 * DAY
+        row, = memory.get_recent_memories(memory_type="decision", live=True)
+        assert row["id"] == 1 and json.loads(row["metadata"])["first_said"] < row["created_at"]
+
     def test_a_row_that_vanished_meanwhile_is_no_duplicate(self):
         memory.save_memory("preference", "用户偏好低吸")
 
@@ -2448,6 +2476,21 @@ class TestLayers:
         model = Script("无")
         memory.refresh_memory_layers(model)
         assert "甲类" not in model.calls[0][0]
+
+    @pytest.mark.parametrize("old, new, layer, live", [
+        ("用户止损线7%", "用户止损线5%", "谨慎，亏7%必走", False), ("用户只在早盘买入", "用户只在尾盘买入", "果断，早盘就动手", False),
+        ("用户止损线7%", "用户止损线5%", "谨慎，只拿红利股", True)])
+    def test_a_layer_that_repeats_a_rule_goes_with_it(self, old, new, layer, live):
+        atom = memory.save_memory("preference", old)
+        memory.save_memory("persona", layer, metadata={"source_l1_ids": [atom]})
+        memory.save_memory("preference", new, supersedes=atom)
+        assert contents("persona", live=True) == [layer] * live
+
+    def test_a_line_that_repeats_a_rule_of_a_stock_holds_for_that_stock_only(self):
+        self.atoms(2)
+        memory.save_memory("decision", "宁德时代放量跌破20日线就清仓", "300750")
+        memory.refresh_memory_layers(Script("[剧本] 破位剧本：放量跌破20日线时清仓\n[剧本] 回避剧本：甲类和乙类股票不碰"))
+        assert [row["codes"] for row in memory.get_recent_memories(memory_type="playbook")] == ["", "300750"]
 
     def test_a_failed_distillation_is_tried_again(self):
         self.atoms(3)
@@ -2878,6 +2921,13 @@ class TestInjection:
         memory.restore_turn_user_message(messages, 2)
         assert messages == self.history()[:2] + [{"role": "user", "content": "能买吗"}]
 
+    def test_a_turn_that_brings_what_a_tool_gave_is_not_the_users(self):
+        messages = self.history() + [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "quote", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "12.30"}]}]
+        with memory.injected(messages) as sent:
+            assert "- x" in sent[2]["content"] and sent[4]["content"] == messages[4]["content"]
+
     @pytest.mark.parametrize("messages", [
         [], [{"role": "assistant", "content": "x"}], [{"role": "user", "content": "x"}], [None]])
     def test_nothing_to_inject(self, messages):
@@ -3135,8 +3185,8 @@ class TestSummarize:
     @pytest.mark.parametrize("data", [
         json.dumps(TALK).encode(), json.dumps({"messages": TALK}, ensure_ascii=False).encode(),
         "\n".join(json.dumps(message) for message in TALK).encode(), b"\xef\xbb\xbf" + json.dumps(TALK).encode(),
-        json.dumps(TALK, ensure_ascii=False).encode("gb18030")],
-        ids=["a list", "messages", "one a line", "byte order mark", "Chinese Windows"])
+        json.dumps(TALK, ensure_ascii=False).encode("gb18030"), json.dumps(TALK, ensure_ascii=False).encode("utf-16")],
+        ids=["a list", "messages", "one a line", "byte order mark", "Chinese Windows", "PowerShell"])
     def test_every_usual_shape_of_messages_is_read(self, run, tmp_path, feed, data):
         def results(*words):
             return [row["result"] for row in json.loads(run("summarize", *words, "--offline", "--format", "json")[1])]
@@ -3715,7 +3765,7 @@ class TestArchiveText:
         ("客户ID：13912345678", "客户ID：[已隐去]"), ("13912345678份子钱", "[已隐去]份子钱"), ("账号20001234", "账号[已隐去]"), ("0086-13912345678", "0086-[已隐去]"), ("张三 12:30 13912345678", "张三 12:30 [已隐去]"),
         ("微信ID：13912345678", "微信ID：[已隐去]"), ("客户|1|13912345678|张三", "客户|1|[已隐去]|张三"), ("sk-on-ABCDEF12345678", "[已隐去]"),
         ("Authorization: Basic QWxhZGRpbjpv", "Authorization: Basic [已隐去]"), ("秘钥 abcdef123456", "秘钥 [已隐去]"),
-        ("密码【881726】", "密码【[已隐去]】"), ("密碼還是舊的，密碼：tiger77", "密碼還是舊的，密碼：[已隐去]"), ("密码应该是tiger77", "密码应该是[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
+        ("登录密码是我生日881726", "登录密码是[已隐去]"), ("密码【881726】", "密码【[已隐去]】"), ("密碼還是舊的，密碼：tiger77", "密碼還是舊的，密碼：[已隐去]"), ("密码应该是tiger77", "密码应该是[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
     def test_secrets_are_masked(self, text, masked):
         assert context_archive.mask_secrets(text) == masked
         assert context_archive.mask_secrets(masked) == masked
@@ -3733,7 +3783,7 @@ class TestArchiveText:
         "https://a.example/services/stock/daily/sh601012daily", "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
         "存货：13912345678", "2026-12-02 13912345678", "600036  招商银行  13912345678", "|12-02|13912345678|", "大单:13912345678",
         "call_679142034569142416", "the key is to wait for volume", "密码用完了",
-        "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
+        "账户30000000，不融资", "601012 18.31 13912345678", "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
         assert context_archive.mask_secrets(text) == text
 
