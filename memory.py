@@ -1109,7 +1109,10 @@ def differs_in_substance(a: str, b: str) -> bool:
     a, b = normalise(a[:COMPARE_CHARS]), normalise(b[:COMPARE_CHARS])
     denied, others = [set(filter(None, _SAME_DENIED.findall(text))) for text in (a, b)]
     senses, other_senses = [[match.group() for match in _SAME_SENSE.finditer(text)] for text in (a, b)]
-    return bool(set(_SAME_NUMBER.findall(a)) != set(_SAME_NUMBER.findall(b)) or _same_conflict(a, b, _SAME_OPPOSITES)
+    codes, numbers = [[set(token.findall(text)) for text in (a, b)] for token in (_SAME_CODE, _SAME_NUMBER)]
+    if not all(codes):  # one of them calls the stock by its name
+        numbers = [found - named for found, named in zip(numbers, codes)]
+    return bool(numbers[0] != numbers[1] or _same_conflict(a, b, _SAME_OPPOSITES)
                 or similarity(a, b) >= REWORDED_SIMILARITY and senses != other_senses
                 or (denied - others) & set(_SAME_DENIED.sub("", b))
                 or (others - denied) & set(_SAME_DENIED.sub("", a)))
@@ -1289,8 +1292,8 @@ _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" 
     r"|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:"
     "|^<ROLE>:")
 _SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|做不到|太[紧严松]|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
-_SPEECH_ADOPTS = _speech_pattern("(?<![不没])(?:认同|同意|照着|有道理|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<!的)纪律"
-    "|记一?下|记住")
+_SPEECH_ADOPTS = _speech_pattern("(?<![不没们])(?:认同|同意|照着|有道理(?!的)|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<![的守])纪律"
+    "|记一?下(?![他她这那]|名字)|记住")
 _SPEECH_NOT_MINE = Pattern(r"^刚[^,。]{1,6}那(?:会儿|阵子|几年)|^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]"
     r"|刚开始|年轻时|刚入市(?:那|的?时)|头[几两\d]年|[去前]年(?!.?[才刚])|模拟.{0,4}[里中上]|[如要][果是]我说|(?:假[如设]|设想|万一)我"
     "|(?:假[如设]|如果|要是|万一|哪天)[^,。]{0,6}我[^,。]{0,4}[说讲喊提嚷闹])")
@@ -1326,8 +1329,9 @@ _SPEECH_DENIES = Pattern("不|别|坑|谁爱|骗|从没|没有|停[手止]|休�
 _SPEECH_NOT_THAT = Pattern("(?:所以)?我[^,。]{0,3}(?:不(?!.?[变改破])|别|躲|绕|避)[^,。]{0,4}[,。!]*$")  # 次新股波动太大，我躲着走
 _SPEECH_GAVE_UP = Pattern("销户|没开(?![始盘])|没有?[^,。]{0,4}权限|[是叫]赌|[找作送]死|玩火|走不通|我[可才]?不学|(?<!软件)(?:戒|关|停|退)[掉了]"
     "|这辈子[^,。]{0,3}不|再也不|[不别从没]{1,2}[^,。]{0,2}[碰沾]")  # 两融我早销户了，这辈子不碰
-_SPEECH_REVOKES = Pattern("不再|作废|[删去]掉|删除|取消|不要了|不算[数了]")  # 尾盘买那条作废，改早盘买
-_SPEECH_FORMERLY = Pattern("从[^,。]{1,10}?(?=[改调升降提放收][成为到至宽紧])")  # 止损从8%改成6%
+_SPEECH_REVOKES = Pattern("不再|(?:[条则矩律忆]|那个)[^,。]{0,6}(?:作废|删[掉除去]|取消|不要了|不算[数了])")  # 尾盘买那条作废，改早盘买
+# 止损从8%改成6%; 不是8%; 8%的止损太宽.
+_SPEECH_FORMERLY = Pattern(r"从[^,。]{1,10}?(?=[改调升降提放收][成为到至宽紧])|不是[\d.]+%?|[\d.]+%?[^,。]{0,5}(?:太[宽紧高低松严大小]|不要了|作废)")
 _SPEECH_OWN_SUBJECT = Pattern("个股|股票|其[他余它]|别的|剩下")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
@@ -1446,7 +1450,7 @@ def _speech_denied(plain, core, speech):
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
     revoked = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
-    if revoked and all(revoked) and not _SPEECH_REVOKES.search(plain):
+    if revoked and all(found and (firm or found[0] != "不再") for found in revoked):
         return True
     return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
         plain, core, topics, own, speech)
@@ -1675,6 +1679,9 @@ CONTINUED = Pattern(
     "[出进]口|需求|消费|储备|价格|[产销]量|票房|集采|订单|电池|导航|支付|互联网|宽带|套餐|的?信号|的宽|材料|制造|化工|机组|站|品|板块|领域|集团|进展)")
 # Behind a short name: a place or another house of that name, 紫金保险, 宁德市.
 OTHER_HOUSE = Pattern("证券|银行|基金|期货|信托|保险|资管|大学|学院|医院|[中小]学|大?街|镇|县|地?区(?!间)|市(?![值盈净场])|机场|公园|酒店|广场|大厦|影[业视]|置业|物业")
+# 在宁德时代上班, 招商证券的账户, 从招商银行转, 像宁德时代那样, 除宁德时代外.
+NO_INVESTMENT = Pattern("在¤[^,。，]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。，]{0,3}(?:转|取|扣)|像¤[那这]样|除了?¤[之以]?外|¤除外")
+OTHER_ROLE = "是雇主、券商、银行或例外"
 THEME, THEME_BEHIND = "说的是题材", Pattern("概念|(?:产业|供应)?链(?!接)")  # 宁德时代概念, 比亚迪产业链
 SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
 # The words around a name, which stands as ¤, that speak of a share, of trading it, of using software of that name.
@@ -1696,13 +1703,13 @@ SIX_DIGITS = Pattern("(?<![0-9]{8}-)(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z
 LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
 INDEX = Pattern("(?:[上中深国]证|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
 AMOUNT = Pattern(
-    "(?:本金|资金|预算|市值|资产|余额|净值|成交[额量]?|金额|[总一]共|合计|大[概约]|约|将近|接近|超过|不到|至少|最多|亏损?|赚|浮[盈亏]|盈[利亏]|回撤|"
+    "(?:本金|资金|预算|市值|资产|(?:账户|资产)[涨做赚]?到|余额|净值|成交[额量]?|金额|[总一]共|合计|大[概约]|约|将近|接近|超过|不到|至少|最多|亏损?|赚|浮[盈亏]|盈[利亏]|回撤|"
     "花|投入?|[入出转]金|转[入出]|取出|借|营收|利润|数量|订单|编[号码]|(?<![0-9])号码?|邮编|电话|手机|密码|验证码|版本|ID|QQ|NO\\.?|尾号|"
     "(?:^|[^0-9])0[0-9]{2,3}(?=-))(?:[了有是为到出掉共: +-]|还有|了有){0,2}¤|"
     "¤(?:[多余来]?(?:元(?!旦|月|宵)|块|股(?![价票权东民市吧息本性]|份(?!额))|手(?![续里上中头感机])|万(?!一|科)|亿|户|份(?!额)|张|美[元金]|"
     "港[元币]|笔|吨|台(?!湾)|辆|项|件|公[里斤]|人民币|RMB)|多(?![少头空方次久])|左右|以[上下内外]|资金(?=[做买炒投,]|进场|入市|$)|[-~到至][0-9]{4,}[元块股万左])")
 # 浮亏300750 8%就止损: such words before a share's code are about it where a trade or its course follows.
-CODE_TRADED = Pattern("(?:成交|大[概约]|至少|最多|亏损?|浮[盈亏]|借|订单|[总一]共)[了: ]{0,2}¤ ?(?:[0-9]+(?:\\.[0-9]+)?[%股手]|买|卖|拿|反弹|回踩"
+CODE_TRADED = Pattern("(?:投|成交|大[概约]|至少|最多|亏损?|浮[盈亏]|借|订单|[总一]共)[了: ]{0,2}¤ ?(?:[0-9]+(?:\\.[0-9]+)?[%股手]|不[补追加买碰卖超]|买|卖|拿|反弹|回踩"
                       "|[跌涨破站]|[加减清补建]仓|[放缩]量|止损)")
 # No list has bonds and funds; a memory that says 牧原转债（127045） tells their codes. Before a name in a question stands
 # nothing, or one of these: 医药ETF is not 港股医药ETF.
@@ -1804,6 +1811,8 @@ def _name_refusal(text: str, start: int, end: int, free: int) -> str:
         return "是别的词的一部分"
     if text.startswith(("转债", "可转债"), end):
         return "说的是可转债"
+    if NO_INVESTMENT.search(around):
+        return OTHER_ROLE
     if THEME_BEHIND.match(text, end):
         return THEME
     continued = (text[end - 1:end + 1] in EDGE_PAIRS or OTHER_HOUSE.match(text, end) if short
@@ -1842,7 +1851,7 @@ def _stock_mentions(text: str, with_names: bool = True) -> list:
             if text.startswith(name, start) and (reason or marked):
                 refusal = "" if marked else _name_refusal(text, start, start + len(name), free)
                 mentions.append(Mention(start, name, "" if refusal else code, refusal or reason or "名称"))
-                if not refusal or refusal == THEME:  # 宁德时代概念 does not mean 宁德 either
+                if not refusal or refusal in (THEME, OTHER_ROLE):  # 宁德时代概念 does not mean 宁德 either
                     free = start + len(name)
                     break
     return sorted(mentions)
@@ -2300,12 +2309,12 @@ class MemoryStore:
 
     def save_memory(self, memory_type: str, content: str, codes="", *, memory_level: str | None = None,
                     source_ref: str = "", confidence: float = 1.0, metadata: dict | None = None,
-                    supersedes: int = 0) -> int:
+                    supersedes: int = 0, said_at: float | None = None) -> int:
         """The id of the stored row, 0 for an empty content; the old id when a live row has type, content and codes.
 
         The host decides what is stored: nothing is judged, only made safe (one line, no control or invisible
         characters, secrets masked). `codes` is "300750,002594" or a list, '' for a rule that holds for every stock;
-        `supersedes` the id of the memory that this one replaces.
+        `supersedes` the id of the memory that this one replaces, `said_at` (epoch seconds) when it was said, if not now.
         """
         memory_type, content, codes = _known_line(memory_type), safe_line(content), join_codes(codes) if codes else ""
         if not content:
@@ -2319,7 +2328,7 @@ class MemoryStore:
             id = known = next(same, 0)
             if not known or supersedes not in (0, known):  # said anew, it is as new as what it replaces
                 id = self._insert(conn, memory_type, content, codes, level, _known_line(source_ref),
-                                  finite(confidence), extra, utc_text(self.clock()))
+                                  finite(confidence), extra, utc_text(finite(said_at, self.clock())))
             for old in {known, supersedes} - {0, id}:
                 self.supersede_memory(old, id)
             self._make_room(conn, memory_type, id)
@@ -2411,9 +2420,13 @@ class MemoryStore:
         """Whether an L2/L3 row says most of what its atom said and the atom that replaces it takes back."""
         if old_id not in listed(row["_meta"], "source_l1_ids", int):
             return False
-        taken_back = self._need(old_id)["_terms"] - self._need(new_id)["_terms"]
-        taken_back = {term for term in taken_back if _is_concept(term) or term[0].isdigit()} or taken_back
-        return len(taken_back & row["_terms"]) > REPEATED_SHARE * len(taken_back)
+        old = self._need(old_id)["_terms"]
+        taken_back = old - self._need(new_id)["_terms"]
+        telling = {term for term in taken_back if _is_concept(term) or term[0].isdigit()} or taken_back
+        # A number counts in a clause about the same thing only: 盈利8%减仓 stays when 亏8%止损 goes.
+        rest = old - {term for term in old if term[0].isdigit()}
+        clauses = [set(search_terms(clause)) for clause in _TERM_CLAUSE_END.split(row["content"])]
+        return any(len(telling & terms) > REPEATED_SHARE * len(telling) and terms & rest for terms in clauses)
 
     def prune_memories(self, keep_days: int = DEFAULT_KEEP_DAYS) -> int:
         """How many rows went: those past their type's retention or older than `keep_days`, and those over a cap.
@@ -3498,7 +3511,8 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
         return None
     source_ref = "chat_log:" + entry.session_id if entry.session_id else ""
     try:
-        work, said = parse_metadata(entry.payload), parse_time(entry.created_at) or math.inf
+        work = parse_metadata(entry.payload)
+        said = finite(work.get("said_at"), parse_time(entry.created_at) or math.inf)
         if not work.get("content" if entry.kind == "memory" else "turns"):
             raise MemoryStoreError("pending entry #%d cannot be read: %r" % (entry.id, entry.payload[:ERROR_CHARS]))
         if entry.kind == "memory":
@@ -3507,6 +3521,8 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
             prompt = SUMMARY_PROMPT.format(limit=MAX_SUMMARY_MEMORIES, examples=PROMPT_EXAMPLES)
             items = parse_summary(ask_model(provider, dialogue_text(work["turns"]), prompt))
             decided = _decide(items, work["turns"], source_ref, functools.partial(_verdict, store, provider, said=said))
+            for row, verdict, _ in decided:  # what waited is as old as the conversation
+                row.update({} if verdict == "refused" else {"said_at": said})
         with store.transaction():
             outcome = _write(store, decided)
             if entry.kind == "conversation":

@@ -739,11 +739,13 @@ class TestWhoseWords:
         assert [len(line) for line in memory.dialogue_text(turns).split("\n")] == [12, 207, 18]
 
     @pytest.mark.parametrize("content, said", [
-        ("做波段", "我不再做波段了"), ("早盘买入", "早盘买入那条作废，我改到尾盘"), ("不碰券商股", "把不碰券商股那条删掉吧"), ("止盈线20%", "止盈线从20%改成30%")])
+        ("做波段", "我不再做波段了"), ("早盘买入", "早盘买入那条作废，我改到尾盘"), ("不碰券商股", "把不碰券商股那条删掉吧"), ("止盈线20%", "止盈线从20%改成30%"), ("止损线7%", "7%的止损线太宽，以后5%"),
+        ("止损线7%", "我止损线5%，不是7%")])
     def test_what_the_user_takes_back_is_not_stored(self, content, said):
         assert reason(content, user(said)) == "与用户原话相反"
 
-    @pytest.mark.parametrize("content, said", [("止盈线30%", "止盈线从20%改成30%"), ("不再做波段", "我不再做波段了")])
+    @pytest.mark.parametrize("content, said", [("止盈线30%", "止盈线从20%改成30%"), ("不再做波段", "我不再做波段了"), ("不做波段", "我不再做波段了"),
+        ("破位取消定投", "破位我就取消定投"), ("止损线5%", "7%的止损线太宽，以后止损线5%")])
     def test_what_stands_in_its_place_is(self, content, said):
         assert reason(content, user(said)) == ""
 
@@ -752,8 +754,10 @@ class TestWhoseWords:
     def test_spoken_assents_make_the_assistants_words_the_users(self, said, expected):
         assert reason("跌破20日线减半", user("止损怎么设"), assistant("建议跌破20日线就减半仓位"), user(said)) == expected
 
-    def test_the_discipline_of_somebody_else_is_not_adopted(self):
-        assert reason("用户从不换手，死等回本", user("大V的纪律是从不换手，死等回本")) == self.OTHERS
+    @pytest.mark.parametrize("said", [
+        "大V的纪律是从不换手，死等回本", "群友说从不换手，死等回本，这不守纪律", "有个老师讲从不换手，死等回本，记一下他名字", "他们同意从不换手，死等回本"])
+    def test_the_discipline_of_somebody_else_is_not_adopted(self, said):
+        assert reason("用户从不换手，死等回本", user(said)) == self.OTHERS
 
     def test_separators_between_characters_hide_nothing(self):
         assert reason("用户喜欢跟风小票", tool("跟-风-小-票"), user("好")) == self.OTHERS
@@ -986,7 +990,7 @@ class TestStockNames:
         assert memory.resolve_stock_codes(text) == codes
 
     @pytest.mark.parametrize("text, codes", cases("""
-        宁德时代概念股|比亚迪产业链|茅台链怎么看|
+        宁德时代概念股|比亚迪产业链|茅台链怎么看|我在宁德时代上班|像宁德时代那样放量的票|除宁德时代外单票一成|宁德时代除外
         机器人还能追吗|机器人放量|机器人涨停潮|“机器人”一词|太阳能产业|机器人这只股票 > 300024|机器人股价 > 300024|机器人又涨停 > 300024
         我持有机器人 > 300024|买了“太阳能”和“机器人”两只 > 000591 300024|王府井放量突破 > 600859|王府井能不能买 > 600859|清仓王府井 > 600859
         王府井跌8%止损 > 600859|把王府井清了 > 600859|王府井14.5止损 > 600859|有1000股王府井 > 600859|想低吸王府井 > 600859|王府井一律不碰 > 600859
@@ -2398,6 +2402,15 @@ class TestStoring:
         row, = memory.get_recent_memories(memory_type="decision", live=True)
         assert row["id"] == 1 and json.loads(row["metadata"])["first_said"] < row["created_at"]
 
+    def test_what_waited_is_as_old_as_its_conversation(self, clock):
+        down = memory.ModelError("没有网络", retryable=True)
+        memory.save_session_summary(talk("亏7%我就止损"), Script(down))
+        clock.now += 3600
+        memory.save_session_summary(talk("我改主意了，止损改为5%"), Script(down))
+        clock.now += 3600
+        memory.run_pending(Script("[偏好] 用户亏损7%止损", "[偏好] 用户止损改为5%", "SUPERSEDE:1"), by_hand=True)
+        assert contents("preference", live=True) == ["用户止损改为5%"]
+
     def test_a_row_that_vanished_meanwhile_is_no_duplicate(self):
         memory.save_memory("preference", "用户偏好低吸")
 
@@ -2479,7 +2492,8 @@ class TestLayers:
 
     @pytest.mark.parametrize("old, new, layer, live", [
         ("用户止损线7%", "用户止损线5%", "谨慎，亏7%必走", False), ("用户只在早盘买入", "用户只在尾盘买入", "果断，早盘就动手", False),
-        ("用户止损线7%", "用户止损线5%", "谨慎，只拿红利股", True)])
+        ("用户止损线7%", "用户止损线5%", "谨慎，只拿红利股", True),
+        ("用户亏7%止损", "用户亏5%止损", "果断，涨7%就减半", True)])
     def test_a_layer_that_repeats_a_rule_goes_with_it(self, old, new, layer, live):
         atom = memory.save_memory("preference", old)
         memory.save_memory("persona", layer, metadata={"source_l1_ids": [atom]})
