@@ -405,8 +405,13 @@ def home_dir() -> str:
     return os.path.abspath(home)
 
 
+def default_root() -> str:
+    """Where archives are if nobody says otherwise. memory.py puts here what its configure() was told."""
+    return os.path.join(home_dir(), "context_archive")
+
+
 def _root(archive_dir=None) -> str:
-    return os.path.abspath(archive_dir) if archive_dir else os.path.join(home_dir(), "context_archive")
+    return os.path.abspath(archive_dir or default_root())
 
 
 def archive_root(archive_dir=None) -> os.PathLike:

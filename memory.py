@@ -2086,6 +2086,14 @@ class MemoryStore:
     def archive_dir(self) -> str:
         return self._settings.get("archive_dir") or os.path.join(self.home, "context_archive")
 
+    def is_there(self) -> bool:
+        """Whether there is a database. OSError when nobody may look: an unreadable home must not pass for an empty one."""
+        try:
+            os.stat(self.db_path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
     # -- opening --
 
     def init_db(self) -> None:
@@ -2758,7 +2766,7 @@ class MemoryStore:
     def export_rows(self) -> tuple:
         """(rows, problem): every row that can be read, oldest first, without terms; problem is '' when that is all."""
         found, problem = {}, ""
-        if os.path.exists(self.db_path):
+        if self.is_there():
             with contextlib.closing(self._open_read_only(self.db_path, self._wait_s)) as conn:
                 conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
                 for statement in EXPORT_FROM:  # past a damaged page it reads backwards from the end
@@ -2859,7 +2867,7 @@ class MemoryStore:
 
     def check(self) -> dict:
         """{path, problems, ...} of the database for `doctor`; nothing is created. Raises sqlite3.Error and OSError."""
-        if not os.path.exists(self.db_path):
+        if not self.is_there():
             return {"path": self.db_path, "rows": {}, "problems": [], "note": "还没有数据库，第一次保存时建立"}
         conn, local = self.get_db(), self._local
         problems = [row[0] for row in conn.execute("PRAGMA integrity_check(5)") if row[0] != "ok"]
@@ -2884,7 +2892,7 @@ class MemoryStore:
         """Set right what is derived: modes, search terms and index. The memories themselves are not touched."""
         for path in self.own_files(exposed=True):
             os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
-        if os.path.exists(self.db_path):
+        if self.is_there():
             with self.transaction() as conn:
                 conn.execute(PUT_STATE, ("schema", ""))  # then all that is derived is made anew
                 if self._attempt(conn, TOUCH_TERMS) is None:
@@ -2904,6 +2912,7 @@ class MemoryStore:
 
 # ----------------------------------------------------------------------------------------------------- Default store
 _default = MemoryStore()
+context_archive.default_root = lambda: _default.archive_dir  # archives follow configure(), too
 configure = _default.configure
 init_db = _default.init_db
 get_db = _default.get_db
@@ -3901,7 +3910,7 @@ def _read(path: str) -> bytes:
 
 
 def _timed_recall(store) -> dict:
-    if not os.path.exists(store.db_path):
+    if not store.is_there():
         return {}
     store.live_memories()  # raises when they cannot be read, which a recall only logs
     for _ in range(2):  # the first one reads the stock list, once in a process

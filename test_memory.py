@@ -1110,6 +1110,11 @@ class TestStockImport:
 
 # -------------------------------------------------------------------------------------------------------------- Store
 class TestStore:
+    def test_archives_follow_configure(self, tmp_path):
+        memory.configure(home=str(tmp_path / "elsewhere"))
+        ref = context_archive.create_context_archive([user("比亚迪突破120日线建仓")], "比亚迪的建仓策略")["archive_ref"]
+        assert (tmp_path / "elsewhere" / "context_archive").is_dir() and ref in memory.build_memory_context("比亚迪的建仓策略是什么")
+
     def test_a_saved_row_has_every_column(self, clock):
         new_id = memory.save_memory("decision", "宁德时代跌破10日线减仓", ["300750"], source_ref="chat_log:s1",
                                     metadata={"k": 1})
@@ -3268,6 +3273,26 @@ class TestSummarize:
 
 
 class TestExportAndImport:
+    @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads every folder")
+    def test_an_unreadable_home_is_not_an_empty_one(self, run, home, tmp_path):
+        memory.save_memory("preference", "用户不追涨")
+        memory.close_db()
+        backup = tmp_path / "backup.jsonl"
+        backup.write_text("old", encoding="utf-8")
+        home.chmod(0)
+        try:
+            assert run("export", str(backup))[0] == 1 and backup.read_text(encoding="utf-8") == "old"
+        finally:
+            home.chmod(0o700)
+
+    def test_a_home_that_nobody_may_look_at_raises(self, monkeypatch):
+        def refuse(path, *args, **options):
+            raise PermissionError(13, "Permission denied", path)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory.os, "stat", refuse)
+            with pytest.raises(PermissionError):
+                memory._default.export_rows()
+
     QUOTE = {"role": "user", "position": 1, "text": "改成 20%"}
 
     def fill(self):
@@ -4415,7 +4440,7 @@ class TestPublicNames:
         first = next(number for number, title in lines.items() if title == "Default store")
         last = next(number for number, title in lines.items() if title == "Model")
         mirrored = {node.targets[0].id: node.value for node in ast.parse(source_of(memory)).body if isinstance(node,
-            ast.Assign) and first < node.lineno < last and node.targets[0].id != "_default"}
+            ast.Assign) and first < node.lineno < last and isinstance(node.targets[0], ast.Name) and node.targets[0].id != "_default"}
         assert len(mirrored) >= 17 and set(mirrored) <= set(memory.__all__)
         for name, value in mirrored.items():
             assert (value.value.id, value.attr) == ("_default", name)
