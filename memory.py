@@ -3626,7 +3626,7 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
 
     due=True: the first few whose time has come; by_hand=True: given up ones, too; progress(entry, outcome or error).
     """
-    store, done = store or _default, 0
+    store, done, failures = store or _default, 0, 0
     entries = [entry for entry in store.list_pending() if provider is not None
                and (by_hand or entry.tries < MAX_TRIES) and (not due or entry.next_try <= store.clock())]
     for entry in entries[:MAX_PENDING_PER_SAVE if due else None]:
@@ -3637,8 +3637,10 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
         done += isinstance(outcome, dict)
         if progress:
             progress(entry, outcome)
-        if isinstance(outcome, ModelError) and not isinstance(outcome, ModelInputError):
-            break  # the endpoint is not there: the others would only use up their tries
+        away = isinstance(outcome, ModelError) and not isinstance(outcome, ModelInputError)
+        failures = failures + 1 if away else 0
+        if failures > 1:  # one may be of this conversation; after two the others would only use up their tries
+            break
     return done
 
 

@@ -2416,6 +2416,12 @@ class TestStoring:
         memory.run_pending(Script("[偏好] 用户亏损7%止损", "[偏好] 用户止损改为5%", "SUPERSEDE:1"), by_hand=True)
         assert contents("preference", live=True) == ["用户止损改为5%"]
 
+    def test_one_conversation_that_a_model_refuses_holds_up_no_other(self, clock):
+        for said in ("亏7%我就止损", "尾盘我才买"):
+            memory.save_session_summary(talk(said), Script(memory.ModelError("没有网络", retryable=True), ValueError("no net")))
+        assert memory.run_pending(Script(ValueError("400 refused"), "[偏好] 用户尾盘才买"), by_hand=True) == 1
+        assert contents("preference") == ["用户尾盘才买"]
+
     def test_a_row_that_vanished_meanwhile_is_no_duplicate(self):
         memory.save_memory("preference", "用户偏好低吸")
 
