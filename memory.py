@@ -635,10 +635,14 @@ def short_hash(text: str) -> str:
     return context_archive.short_hash(text, HASH_CHARS)
 
 
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # PowerShell and Excel write it
+
+
 def decode_text(data: bytes) -> str:
-    """The text of a file from elsewhere: UTF-8, with or without a mark, UTF-16, or GB18030 where that leaves less unread."""
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell and Excel write it
-    texts = (data.decode(encoding, "replace") for encoding in (["utf-16"] if marked else ["utf-8-sig", "gb18030"]))
+    """The text of a file from elsewhere: UTF-16 with a mark, UTF-8, or GB18030 where that leaves less unread."""
+    if data[:2] in UTF_16_MARKS:
+        return data.decode("utf-16", "replace")
+    texts = (data.decode(encoding, "replace") for encoding in ("utf-8-sig", "gb18030"))
     return min(texts, key=lambda text: text.count("\ufffd"))
 
 
@@ -1079,7 +1083,8 @@ _SAME_NUMBER = Pattern(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
 # What a text denies, as one character: 追 in 不再追. 不管, 不低于, 除非, 特别 deny nothing.
 _SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来"
     "|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌|[不没未无别勿莫戒非])(?:再|会|能|要|想|去|愿意?|喜欢|打算|考虑|可以|允许|许|得|应该?|敢|做|搞|碰){0,2}([㐀-鿿]?)")
-_SAME_CODE, _SAME_LATIN, _SAME_CHANGES = Pattern(r"\d{6}"), Pattern("[a-z]{2,}"), Pattern("改[为成到做用]|不再")
+_SAME_CODE, _SAME_LATIN = Pattern(r"\d{6}"), Pattern("[a-z]{2,}")
+_SAME_CHANGES = Pattern("改[为成到做用]|不再")  # the new rule says itself that it takes the place of an old one
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
 
@@ -1680,7 +1685,8 @@ CONTINUED = Pattern(
 # Behind a short name: a place or another house of that name, 紫金保险, 宁德市.
 OTHER_HOUSE = Pattern("证券|银行|基金|期货|信托|保险|资管|大学|学院|医院|[中小]学|大?街|镇|县|地?区(?!间)|市(?![值盈净场])|机场|公园|酒店|广场|大厦|影[业视]|置业|物业")
 # 在宁德时代上班, 招商证券的账户, 从招商银行转, 像宁德时代那样, 除宁德时代外.
-NO_INVESTMENT = Pattern("在¤[^,。，]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。，]{0,3}(?:转|取|扣)|像¤[那这]样|除了?¤[之以]?外|¤除外")
+NO_INVESTMENT = Pattern("在¤[^,。]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。]{0,3}(?:转|取|扣)"
+                        "|像¤[那这]样|除了?¤[之以]?外|¤除外")
 OTHER_ROLE = "是雇主、券商、银行或例外"
 THEME, THEME_BEHIND = "说的是题材", Pattern("概念|(?:产业|供应)?链(?!接)")  # 宁德时代概念, 比亚迪产业链
 SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
@@ -2003,7 +2009,7 @@ def _repeats(layer: dict, old: dict, new: dict) -> bool:
     # A number counts in a clause about the same thing only: 盈利8%减仓 stays when 亏8%止损 goes.
     subject = {term for term in old["_terms"] if not term[0].isdigit()}
     clauses = [set(search_terms(clause)) for clause in _TERM_CLAUSE_END.split(layer["content"])]
-    return any(len(telling & terms) > REPEATED_SHARE * len(telling) and terms & subject for terms in clauses)
+    return any(_speech_share(telling, terms) > REPEATED_SHARE and terms & subject for terms in clauses)
 
 
 def _process_start(pid: int) -> str:
@@ -2396,18 +2402,18 @@ class MemoryStore:
         with self.transaction():
             duplicate = find_duplicate(content, self.live_memories(memory_type), codes=split_codes(join_codes(codes)))
             if duplicate is not None:
-                self.renew_memory(duplicate)
+                self.renew_memory(duplicate, options.get("said_at"))
                 return duplicate, False
             replaced = supersedes if self.get_memory_by_id(supersedes) else 0
             return self.save_memory(memory_type, content, codes, supersedes=replaced, **options), True
 
-    def renew_memory(self, id: int) -> None:
-        """Let a memory count from now on, because the user said it again: else it went 45 days after the first time."""
+    def renew_memory(self, id: int, said_at: float | None = None) -> None:
+        """Let a memory count from when the user said it again (now): else it went 45 days after the first time."""
         with self.transaction() as conn:
-            row, now = self._need(id), self.clock()
-            if row["_time"] is None or now - row["_time"] > RENEW_AFTER_S:
+            row, again = self._need(id), finite(said_at, self.clock())
+            if row["_time"] is None or again - row["_time"] > RENEW_AFTER_S:
                 meta = dict({"first_said": row["created_at"]}, **row["_meta"])
-                conn.execute(RENEW_MEMORY, (utc_text(now), context_archive.safe_json(meta), id))
+                conn.execute(RENEW_MEMORY, (utc_text(again), context_archive.safe_json(meta), id))
 
     def delete_memory(self, id: int) -> bool:
         """True when a memory was deleted, False when there is none of that id. Its words leave the file too."""
@@ -3386,11 +3392,15 @@ def read_messages(data: bytes) -> list:
     raise MemoryStoreError('no messages in JSON: wanted [...], {"messages": [...]} or one a line' + problem)
 
 
+def _has_part(message: dict, kind: str) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(part, dict) and part.get("type") == kind for part in content)
+
+
 def _has_tool_call(message: dict):
-    parts = message["content"] if isinstance(message.get("content"), list) else ()
     return (message.get("role") == "tool" or message.get("tool_calls") or message.get("function_call")
             or message.get("type") == "function_call"  # OpenAI's Responses
-            or any(isinstance(part, dict) and part.get("type") == "tool_use" for part in parts))
+            or _has_part(message, "tool_use"))
 
 
 _LINE_END = Pattern(r"(?<=[\w）)”\"％%])[ \t]*\n\s*")
@@ -3496,7 +3506,7 @@ def _write(store, decided) -> dict:
                 store.fail_pending(entry, id)  # its first try was just now
                 outcome["pending"].append(entry.id)
             elif verdict == "duplicate" and store.get_memory_by_id(id):
-                store.renew_memory(id)
+                store.renew_memory(id, row.get("said_at"))
                 outcome["duplicates"].append(id)
             else:
                 id, is_new = store.save_new_memory(supersedes=id if verdict == "supersede" else 0, **row)
@@ -3528,8 +3538,9 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
             prompt = SUMMARY_PROMPT.format(limit=MAX_SUMMARY_MEMORIES, examples=PROMPT_EXAMPLES)
             items = parse_summary(ask_model(provider, dialogue_text(work["turns"]), prompt))
             decided = _decide(items, work["turns"], source_ref, functools.partial(_verdict, store, provider, said=said))
-            for row, verdict, _ in decided:  # what waited is as old as the conversation
-                row.update({} if verdict == "refused" else {"said_at": said})
+        for row, verdict, _ in decided:
+            if verdict != "refused":
+                row["said_at"] = said  # what waited is as old as the conversation
         with store.transaction():
             outcome = _write(store, decided)
             if entry.kind == "conversation":
@@ -3647,8 +3658,7 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
 def _codes_of_source(content: str, atoms: list) -> str:
     """The codes of the atom that a line of a layer repeats for the most part: a model may leave out the stock's name."""
     terms = set(search_terms(content))
-    shares = [(len(terms & atom["_terms"]) / (len(atom["_terms"]) or 1), not atom["codes"], atom["codes"])
-              for atom in atoms]
+    shares = [(_speech_share(atom["_terms"], terms), not atom["codes"], atom["codes"]) for atom in atoms]
     share, _, codes = max(shares, key=operator.itemgetter(0, 1))
     return codes if share >= REPEATED_SHARE else ""
 
@@ -3830,16 +3840,10 @@ def prepend_memory_context(user_text: str, memory_context: str) -> str:
     return [{"type": "text", "text": before}, *parts, {"type": "text", "text": after}]
 
 
-def _answers_tool(content) -> bool:
-    """Whether a turn of the role user only brings what a tool gave, as Anthropic's messages do."""
-    return isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") == "tool_result" for part in content)
-
-
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn whose content (kept in `_raw_content`) now follows its `_memory_context`, else -1."""
     users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"
-             and not _answers_tool(turn.get("content"))]
+             and not _has_part(turn, "tool_result")]  # as Anthropic's messages bring what a tool gave
     turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")
     if memory_context and "_raw_content" not in turn:
@@ -4152,7 +4156,9 @@ def _cmd_export(store, args):
 
 
 def _cmd_import(store, args):
-    result = store.import_rows(decode_text(_read(args.file)).split("\n"))
+    data = _read(args.file)
+    # An export is UTF-8, and a damaged byte costs its line: no other encoding is tried for the whole file.
+    result = store.import_rows((decode_text(data).encode("utf-8") if data[:2] in UTF_16_MARKS else data).split(b"\n"))
     for number, why in result["damaged"]:
         print("第 %d 行没有导入：%s" % (number, why), file=sys.stderr)
     counts = len(result["added"]), len(result["known"]), result["over_cap"]
