@@ -239,7 +239,8 @@ _NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给
                  "card": Pattern("(?i)卡|账号|帐号|账户|帐户|(?<![a-z])card|account")}
 _AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大约|超过|接近|[股户手总笔]数|利润|[收买投流]入|[支卖流]出|[资总]产"
                          r"|[股成]本|负债|合计|[总一]共|成交|营收|净利|流通股|封单|权益|现金流|amount|vol(?:ume)?|turn(?:over)?"
-                         r"|money|_mv|_net|cap|资金|[账帐]款|存货|费用|商誉|[特超]?大单|val(?:ue)?|profit|revenue|income|assets?|shares?)"
+                         r"|money|amt|_mv|_net|cap|(?<![a-z0-9])f[0-9]{1,3}|资金|本金|规模|流通盘|净[买卖]|扣非|[账帐]款|存货|费用|商誉|[特超]?大单"
+                         r"|val(?:ue)?|profit|revenue|income|assets?|shares?)"
                          r"[\s:=<>≤≥为是约达至到共有在不大小低高于(\[\"'\\元股万亿)\]]{0,8}\Z|(?:RMB|CNY|[大小低高]于)\s?\Z")
 _ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
 _ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")

@@ -290,9 +290,10 @@ class TestSummaryReplies:
         "**偏好**\n- {a}\n\n**决策**\n- {b}", "| 序号 | 类型 | 内容 |\n|---|---|---|\n| 1 | 偏好 | {a} |\n| 2 | 决策 | {b} |",
         "<p>[偏好] {a}</p><p>[决策] {b}</p>", "<偏好>{a}</偏好><br><决策>{b}</决策>", "偏好\t{a}\n决策\t{b}",
         "- type: preference\n  content: {a}\n- type: decision\n  content: {b}", "[偏好] {a}\\n\\[决策\\] {b}",
-        "[偏好] “{a}”\n“[决策] {b}”", "[偏好] {a}”\n[决策] 『{b}", "[偏好] 偏好：{a}\n[决策] 1、{b}；",
+        "[偏好] “{a}”\n“[决策] {b}”", "[偏好] {a}”\n[决策] 『{b}", "[偏好-择时] {a}\n[决策—离场] {b}",
+        '<memory type="preference">{a}</memory>\n<item type="decision" id="2">{b}</item>', "[偏好] 偏好：{a}\n[决策] 1、{b}；",
         "```text\n[偏好] {a}\n[决策] {b}\n```\n以上。", "\ufeff[偏\u200b好] {a}\n[决策]\u3000{b}</s>",
-        "[偏好] {a}\n[偏好] {a}。\n[决策] {b}"], ids=range(31))
+        "[偏好] {a}\n[偏好] {a}。\n[决策] {b}"], ids=range(33))
     def test_both_memories_are_read_in_whatever_shape(self, reply):
         assert memory.parse_summary(reply.replace("{a}", RULE).replace("{b}", OTHER)) == BOTH
 
@@ -394,7 +395,7 @@ class TestVerdicts:
         "NEW", "new", "New.", "NEW！", "**NEW**", "【NEW】", "ＮＥＷ", "```NEW```", "判定：NEW", "Answer: New", "NEW 因为条件不同",
         "NEW（与 #7 无重复）", "NEW\nNEW", "含义不同 NEW", "NEW, not a duplicate", "There is no duplicate, so NEW",
         "NEW because 7 says 14:30", "<think>DUPLICATE:7？</think>NEW", '{"verdict": "NEW", "duplicate_of": null}',
-        '{"is_duplicate": false, "result": "new"}'])
+        '{"is_duplicate": false, "result": "new"}', "It is a NEW memory, nothing listed matches.", "Neither DUPLICATE nor SUPERSEDE: NEW"])
     def test_new(self, reply):
         assert memory.parse_dedup(reply, [7, 21]) == ("new", None)
 
@@ -402,7 +403,8 @@ class TestVerdicts:
         "DUPLICATE:7", "duplicate: #7。", "DUPLICATE【7】", "DUPLICATE：＃７", "**DUPLICATE**: 7", "DUPLICATE id=7",
         "DUPLICATE:7 因为都说 14:45", "DUPLICATE:7,21", "The new memory is a duplicate of #7.",
         "This duplicates existing memory 7", "DUPLICATE:7 而不是 NEW", "NEW</think>DUPLICATE:7", '{"id": "7", "verdict": "duplicate"}', "duplicate_of: 7",
-        '{"verdict": "DUPLICATE", "id": 7}', "DUPLICATE:7\nDUPLICATE:7", "Not new. DUPLICATE:7"])
+        '{"verdict": "DUPLICATE", "id": 7}', "DUPLICATE:7\nDUPLICATE:7", "Not new. DUPLICATE:7",
+        "DUPLICATE:7，不属于 NEW 或 SUPERSEDE", "This is not a new memory: DUPLICATE:7"])
     def test_duplicate(self, reply):
         assert memory.parse_dedup(reply, [7, 21]) == ("duplicate", 7)
 
@@ -615,6 +617,7 @@ class TestRiskControls:
 
     def test_who_gave_it_up_has_not_switched_it_off(self):
         assert reason("用户热衷用杠杆", user("杠杆账户我年初就销户了，再也不用")) == "须用户亲口说"
+        assert reason("用户喜欢全仓进出", user("全仓这种事我不敢干")) == "须用户亲口说"
 
     @pytest.mark.parametrize("content, said", [
         ("用户短线满仓操作", "短线我都是全仓进出"), ("用户做超短不设止损", "我做超短不带止损，收盘前走人"), ("用户用融资，不超过三成", "我开了两融，最多三成"),
@@ -753,6 +756,22 @@ class TestWhoseWords:
         ("都对，存下来", ""), ("这两条我都接受", ""), ("没问题，记下来", ""), ("嗯嗯可以，就用这个", ""), ("没问题吗", OTHERS)])
     def test_spoken_assents_make_the_assistants_words_the_users(self, said, expected):
         assert reason("跌破20日线减半", user("止损怎么设"), assistant("建议跌破20日线就减半仓位"), user(said)) == expected
+
+    @pytest.mark.parametrize("said, expected", [
+        ("行吧那就6%", ""), ("用6%吧", ""), ("那就4%", OTHERS), ("6%？", OTHERS)])
+    def test_a_number_alone_assents_to_it_only(self, said, expected):
+        assert reason("移动止损设在6%", user("怎么设好"), assistant("可以把移动止损设在6%"), user(said)) == expected
+
+    def test_a_rule_may_be_changed_by_a_request(self):
+        assert reason("用户把止盈线改为25%", user("看看大盘"), user("帮我把止盈线改到25%")) == ""
+        assert reason("用户把周报改为25日", user("帮我把周报改到25日"), user("看看大盘")) != ""
+
+    def test_what_he_formerly_did_ends_with_what_he_no_longer_does(self):
+        assert reason("用户不碰商品期货", user("从前玩期货亏狠了，商品期货这辈子不碰")) == ""
+        assert reason("用户不碰商品期货", user("同事从前玩期货亏狠了，商品期货这辈子不碰")) == self.OTHERS
+
+    def test_a_request_to_do_it_again_states_nothing(self):
+        assert reason("用户每季调仓一次", user("把上次的图重新画一张")) == "用户没有说过"
 
     @pytest.mark.parametrize("said", [
         "大V的纪律是从不换手，死等回本", "群友说从不换手，死等回本，这不守纪律", "有个老师讲从不换手，死等回本，记一下他名字", "他们同意从不换手，死等回本"])
@@ -1008,7 +1027,9 @@ class TestStockNames:
     @pytest.mark.parametrize("text, codes", cases("""
         三一跌破年线 > 600031|周三一早就卖|这三一样吗|紫金今天新高 > 601899|紫金山脚下|紫金保险理赔|宗申冲高 > 001696|网宿放量 > 300017
         宁德市的天气|宁德市值缩水 > 300750|国航亏了 > 601111|订了国航班次|我国航运|长安能买吗 > 000625|从长安坐车|捷佳迅速封板 > 300724
-        平均胜率六成|部分众筹|策略有独特变化|圆通快递到了|圆通破位 > 600233"""))
+        平均胜率六成|部分众筹|策略有独特变化|圆通快递到了|圆通破位 > 600233
+        山东黄金周旅游|山东黄金周一涨停 > 600547|东方明珠塔很高|上海电力供应偏紧|我爱我家不碰 > 000560|我爱我家这首歌|中证军工000001
+        国金证券客户经理推的|国金证券营业部排名|国金证券破净 > 600109"""))
     def test_short_forms_of_the_shipped_list_are_no_pieces_of_other_words(self, text, codes, monkeypatch):
         monkeypatch.delenv("WYCKOFF_STOCK_LIST")
         assert memory.resolve_stock_codes(text) == codes
@@ -2166,7 +2187,9 @@ class TestWhatBelongsTogether:
         ("收盘站不上颈线的我看都不看，别往我面前放", ["收盘站不上颈线的看都不看，别往面前放"]),
         ("两点以后没破均价线我才买，破了就算了", ["两点以后没破均价线才买，破了就算了"]),
         ("我夜班，只能午休的时候下单", ["夜班，只能午休的时候下单"]), ("振幅过了一成的我隔日再说，当天不伸手", ["振幅过了一成的隔日再说，当天不伸手"]),
-        ("总仓位封顶六成，哪怕再看好", ["总仓位封顶六成，哪怕再看好"])])
+        ("总仓位封顶六成，哪怕再看好", ["总仓位封顶六成，哪怕再看好"]),
+        ("买进次日要是高开低走，我收盘前就清掉", ["买进次日要是高开低走，收盘前就清掉"]),
+        ("突破箱顶我才敢上到六成，没突破就三成以内", ["突破箱顶才敢上到六成，没突破就三成以内"]), ("仓位别按股数写", ["仓位别按股数写"])])
     def test_conditions_and_reasons_stay_with_their_rule(self, turn, contents):
         assert [item[1] for item in offline(turn)] == contents
 
@@ -3188,6 +3211,7 @@ class TestWriting:
         code, out, _ = run("add", "decision", "宁德时代", "跌破20日线", "清仓")
         assert (code, out) == (0, "已保存 #1 [decision] 宁德时代 跌破20日线 清仓\n")
         assert memory.get_memory_by_id(1)["codes"] == "300750"
+        assert run("add", "decision", "-8%就止损", "--format", "json")[1] == '{"id": 2}\n'
         assert run("add", "decision", "宁德时代 跌破20日线 清仓", "--format", "json")[1] == '{"id": 1}\n'
 
     def test_delete_and_prune_say_what_went(self, run):
@@ -3823,7 +3847,7 @@ class TestArchiveText:
         "支撑 3010 3020 3050 3100", "4012 4025 4050 4080 四个点位", "6,217,001,234,567,890", "0.13912345678",
         "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111",
         '{"amount": 13912345678, "total_mv": 15812345678}', "净利润13912345678，总股本 18812345678", "买入额(元) 13912345678", "13912345678美元",
-        "601012,18.31,13912345678", "| 601012 | 15912345678 |", "18312345678 13912345678 20 31", "601012,隆基绿能,13912345678", "2026-11-18  251.30  13912345678", '{"f6":13912345678,"f20":15012345678}',
+        "601012,18.31,13912345678", "流通盘15912345678，扣非13812345678", '"f116":"13912345678"', "main_amt=13912345678", "| 601012 | 15912345678 |", "18312345678 13912345678 20 31", "601012,隆基绿能,13912345678", "2026-11-18  251.30  13912345678", '{"f6":13912345678,"f20":15012345678}',
         "市值不低于15012345678", "amount>15012345678", "total_mv<=15012345678", "| 隆基绿能 | 15012345678 |", "13912345678 CNY", "收盘 6215 6230 6248 6233",
         "token = tokenizer.encode(text)", 'api_key = os.environ["KEY"]', "流量密码:601012", "委托号：12345678，账户正常", '[["20261119",13912345678]]', "两市成交13912345678",
         "https://a.example/services/stock/daily/sh601012daily", "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
