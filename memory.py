@@ -128,7 +128,6 @@ SUMMARY_LINES = 40  # of it, the last, that the model reads
 TOOL_RESULT_CHARS = 200
 MAX_SUMMARY_MEMORIES = 3
 MAX_MEMORY_CHARS = 200  # a line longer than this is not a rule somebody decided
-RENEW_AFTER_S = DAY_S  # a rule said again after so long is as new as on its first day
 DEDUP_NEWEST, DEDUP_SIMILAR = 10, 5  # rows that a model compares with a new memory
 LAYER_ATOMS = 30  # that a distillation reads, the newest
 MIN_LAYER_ATOMS, MIN_NEW_ATOMS = 3, 3  # it needs so many, and so many since the last one
@@ -410,7 +409,7 @@ CONCEPTS = """\
 审计 事务所 不肯签字 没签字 签字 非标 保留意见 换会计师 换审计 内控 更正公告 会计差错 | 终止 失败 告吹 黄了 泡汤 谈崩 重组失败 终止公告 流产 没谈成 吹了 | 借壳 借尸还魂 卖壳 壳资源 混改 国企改革 更换控股 | 传闻 传言 小道消息 风声 听到风声
 传闻 没有公告 没公告 白纸黑字 未证实 假消息 辟谣 都在说 | 资金占用时间 时间成本 年化 折腾 占着资金 占用资金 资金被锁 锁死 值当 值不值当 划不划算 不划算 | 宏观冲击 衰退 萧条 全球~跌 一起砸 一起栽 齐跌 系统性 错杀 泥沙俱下 | 次新股 刚上市 刚敲钟
 次新股 上市不满 结构不完整 上市两个月 上市三个月 | 单一品种 品种仓位 同一品种 单个品种 单一商品 | 选股 选一只 怎么选 挑一只 挑票 选标的 选公司 | 抢权 配债 含权
-存单 大额存单 定存 续存 定期存款 存款利率 利息高 | 医保谈判 国谈 医保目录 谈判目录 | 临床 揭盲 三期 二期 管线 在研 临床失败 读数 | 供应商 供货 供货商 业务往来 供货~单位
+存单 大额存单 定存 续存 定期存款 存款利率 利息高 | 医保谈判 国谈 医保目录 谈判目录 | 临床 临床失败 揭盲 在研 管线 | 供应商 供货 供货商 业务往来 供货~单位
 """  # end of CONCEPTS
 
 # Pairs of characters that say nothing about the subject, and the original's general trading words.
@@ -537,9 +536,9 @@ ALL_MEMORIES = "SELECT * FROM agent_memory"
 MEMORIES_AND_TERMS = "SELECT m.*, t.search_text FROM agent_memory m LEFT JOIN agent_memory_search t ON t.id = m.id"
 EXPORT_FROM = ("SELECT * FROM agent_memory ORDER BY id", "SELECT * FROM agent_memory ORDER BY id DESC")
 MATCH_TERMS = "SELECT rowid, bm25(agent_memory_terms) FROM agent_memory_terms WHERE agent_memory_terms MATCH ?"
-# How many rows of a type there are, how many of them are the same, and how many may be superseded.
+# How many rows of a type there are, how many of them are the same, and how many may have replaced others or been so.
 TYPE_FACTS = ("SELECT COUNT(*), TOTAL(content = ? AND COALESCE(codes, '') = ?) AS same,"
-              " TOTAL(metadata LIKE '%superseded_by%') FROM agent_memory WHERE memory_type = ?")
+              " TOTAL(metadata LIKE '%supersede%') FROM agent_memory WHERE memory_type = ?")
 # A date in the future counts as now: after a clock that ran ahead was set right, the rows saved since would else be the
 # oldest, and go at once. SQLite reads no +0800: without its zone such a date is right to a day, which is enough here.
 DELETE_OLDEST = ("DELETE FROM agent_memory WHERE id IN (SELECT id FROM agent_memory WHERE memory_type = ? AND id != ?"
@@ -564,6 +563,7 @@ INSERT_PENDING = "INSERT INTO pending_summary(kind, hash, session_id, payload, c
 ALL_PENDING = "SELECT * FROM pending_summary ORDER BY id"
 PENDING_BY = "SELECT * FROM pending_summary WHERE {column} = ?"
 COUNT_PENDING = "SELECT COUNT(*) FROM pending_summary"
+RENEW_PENDING = "UPDATE pending_summary SET payload = ?, tries = 0, next_try = 0 WHERE id = ?"
 CLAIM_PENDING = "UPDATE pending_summary SET owner = ?, owner_since = ? WHERE id = ?"
 # A try before its time does not count: ten restarts without a network must not use up an entry.
 FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + (next_try <= :now), owner = '', owner_since = 0,"
@@ -574,6 +574,7 @@ DROP_PENDING = "DELETE FROM pending_summary WHERE id = ?"
 
 INSERT_CANDIDATE = ("INSERT OR IGNORE INTO memory_candidate(memory_type, content, source_ref, metadata, created_at)"
                     " VALUES (?, ?, ?, ?, ?)")
+RENEW_CANDIDATE = "UPDATE memory_candidate SET created_at = ? WHERE memory_type = ? AND content = ?"
 ALL_CANDIDATES = "SELECT * FROM memory_candidate ORDER BY id"
 DELETE_CANDIDATE = "DELETE FROM memory_candidate WHERE id = ?"
 TRIM_CANDIDATES = ("DELETE FROM memory_candidate WHERE created_at < ? OR id NOT IN"
@@ -719,10 +720,10 @@ _TERM_SENTENCE = Pattern(r"[^。!?;\n]{2,}[。!?;\n]?")
 _TERM_CLAUSE_END = Pattern("[,;，：；。]")
 _TERM_CLOCK = Pattern(r"(?<![\d.])([01]?\d|2[0-3])(?::([0-5]\d)|点(半|[0-5]\d)?)(?![\d个])")
 _TERM_NUMBER = Pattern(r"(?<![\d.:])(百分之)?(\d{1,9}(?:\.\d{1,4})?|[一二两三四五六七八九十]{1,3})"
-                       r"(%|个百分点|个点|成|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
+                       r"(%|个百分点|个点|成半?|[日天]线|[日天周月年只支笔次倍万亿元块板]|个月|分钟|厘米|cm)?(?![\d:])")
 _TERM_UNITS = {"%": "pct", "个百分点": "pct", "个点": "pct", "天": "日", "天线": "日线", "个月": "月", "支": "只", "块": "元",
                "厘米": "cm"}
-_TERM_SPOKEN_UNITS = ("成", "个点", "个百分点", "日线", "天线")  # a number in characters counts only with one of these
+_TERM_SPOKEN_UNITS = ("成", "成半", "个点", "个百分点", "日线", "天线")  # a number in characters counts only with one of these
 _TERM_NUMERALS = {ten + one: str(10 * tens + ones) for ones, one in enumerate(["", *"一二三四五六七八九"])
                   for ten, tens in [("", 0), ("十", 1), *((n + "十", i) for i, n in enumerate("一二三四五六七八九", 1))]}
 _TERM_HOURS = (("c早盘", "0915", "1000"), ("c尾盘", "1430", "1500"))  # the concept, its first and last minute
@@ -782,8 +783,8 @@ def _term_numbers(text: str) -> list:
             unit = "%"
         elif unit not in _TERM_SPOKEN_UNITS if not digits[0].isdigit() else not unit and len(digits) < 3:
             continue
-        tenths = unit == "成" and "十" not in digits
-        found.append(_term_number(digits) + ("0pct" if tenths else _TERM_UNITS.get(unit, unit)))
+        tenths = {"成": "0pct", "成半": "5pct"}.get(unit, "") if "十" not in digits else ""
+        found.append(_term_number(digits) + (tenths or _TERM_UNITS.get(unit, unit)))
     return found
 
 
@@ -2008,16 +2009,27 @@ def successors(id: int, after: dict) -> list:
     return list(chain)
 
 
+def _telling(terms: set) -> set:
+    """The concepts and numbers among terms, all of them where there is none."""
+    return {term for term in terms if _is_concept(term) or term[0].isdigit()} or terms
+
+
 def _repeats(layer: dict, old: dict, new: dict) -> bool:
     """Whether an L2/L3 row says most of what its atom `old` said and `new`, which replaces that, takes back."""
     if old["id"] not in listed(layer["_meta"], "source_l1_ids", int):
         return False
-    taken_back = old["_terms"] - new["_terms"]
-    telling = {term for term in taken_back if _is_concept(term) or term[0].isdigit()} or taken_back
     # A number counts in a clause about the same thing only: 盈利8%减仓 stays when 亏8%止损 goes.
     subject = {term for term in old["_terms"] if not term[0].isdigit()}
-    clauses = [set(search_terms(clause)) for clause in _TERM_CLAUSE_END.split(layer["content"])]
-    return any(_speech_share(telling, terms) > REPEATED_SHARE and terms & subject for terms in clauses)
+    taken_back, common = _telling(old["_terms"] - new["_terms"]), _telling(old["_terms"] & new["_terms"])
+    denied, denied_now = (bool(_SPEECH_DENIES.search(_TERM_CLAUSE_END.split(row["content"])[0])) for row in (old, new))
+    for clause in _TERM_CLAUSE_END.split(layer["content"]):
+        terms = set(search_terms(clause))
+        # 从不追涨停 -> 龙头可以追涨停 takes back the sign only.
+        turned = denied != denied_now and denied == bool(_SPEECH_DENIES.search(clause))
+        if terms & subject and (_speech_share(taken_back, terms) > REPEATED_SHARE
+                                or turned and _speech_share(common, terms) > REPEATED_SHARE):
+            return True
+    return False
 
 
 def _process_start(pid: int) -> str:
@@ -2410,17 +2422,18 @@ class MemoryStore:
         with self.transaction():
             duplicate = find_duplicate(content, self.live_memories(memory_type), codes=split_codes(join_codes(codes)))
             if duplicate is not None:
-                self.renew_memory(duplicate, options.get("said_at"))
+                self.renew_memory(duplicate, options.get("said_at"), options.get("metadata"))
                 return duplicate, False
             replaced = supersedes if self.get_memory_by_id(supersedes) else 0
             return self.save_memory(memory_type, content, codes, supersedes=replaced, **options), True
 
-    def renew_memory(self, id: int, said_at: float | None = None) -> None:
-        """Let a memory count from when the user said it again (now): else it went 45 days after the first time."""
+    def renew_memory(self, id: int, said_at: float | None = None, metadata: dict | None = None) -> None:
+        """Let a memory count from when it was said again (now), and a layer follow the atoms it was then made of."""
         with self.transaction() as conn:
             row, again = self._need(id), finite(said_at, self.clock())
-            if row["_time"] is None or again - row["_time"] > RENEW_AFTER_S:
-                meta = dict({"first_said": row["created_at"]}, **row["_meta"])
+            if row["_time"] is None or again > row["_time"]:
+                sources = {key: value for key, value in (metadata or {}).items() if key.startswith("source_")}
+                meta = dict({"first_said": row["created_at"]}, **dict(row["_meta"], **sources))
                 conn.execute(RENEW_MEMORY, (utc_text(again), context_archive.safe_json(meta), id))
 
     def delete_memory(self, id: int) -> bool:
@@ -2669,7 +2682,10 @@ class MemoryStore:
     def add_pending(self, kind: str, hash: str, session_id: str, payload) -> Pending | None:
         """The entry of this hash, new or already there; None, and a warning, when the queue is full."""
         with self.transaction() as conn:
-            if not conn.execute(PENDING_BY.format(column="hash"), (hash,)).fetchone():
+            there = conn.execute(PENDING_BY.format(column="hash"), (hash,)).fetchone()
+            if there and finite(parse_metadata(there["payload"]).get("said_at"), 0) < finite(payload.get("said_at"), 0):
+                conn.execute(RENEW_PENDING, (context_archive.safe_json(payload), there["id"]))  # said again meanwhile
+            if not there:
                 if conn.execute(COUNT_PENDING).fetchone()[0] >= MAX_PENDING:
                     _warn("the queue of pending summaries is full (%d): session %r was not queued; work it off with"
                           " `memory.py pending --run` or drop entries", MAX_PENDING, session_id)
@@ -2742,6 +2758,7 @@ class MemoryStore:
         with self.transaction() as conn:
             conn.execute(INSERT_CANDIDATE, (memory_type, safe_line(content), safe_line(source_ref),
                                             context_archive.safe_json(metadata), utc_text(self.clock())))
+            conn.execute(RENEW_CANDIDATE, (utc_text(self.clock()), memory_type, safe_line(content)))
             conn.execute(TRIM_CANDIDATES, (utc_text(self.clock() - CANDIDATE_DAYS * DAY_S), MAX_CANDIDATES))
 
     def list_candidates(self) -> list:
@@ -3467,13 +3484,16 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
         verdict, id = parse_dedup(ask_model(fallback_provider_from_env(), request, DEDUP_PROMPT), list(known))
     except (ModelError, ReplyError):  # there is no fallback model, or it fails
         verdict, id = parse_dedup(ask_model(provider, request, DEDUP_PROMPT), list(known))
-    # The deterministic rule outranks the model: other numbers, codes or signs are another rule.
-    if verdict != "new" and (set(split_codes(row["codes"])) != set(split_codes(known[id]["codes"]))
-                             or verdict == "duplicate" and differs_in_substance(content, known[id]["content"])
-                             or verdict == "supersede" and not same_subject(known[id]["content"], content)):
+    if verdict == "new":
         return "new", None
-    # What waited in the queue does not replace what was said after it: the newer rule stands, as if it were the same.
-    return "duplicate" if verdict == "supersede" and (parse_time(known[id]["created_at"]) or 0) > said else verdict, id
+    late = (parse_time(known[id]["created_at"]) or 0) > said  # it waited in the queue, and was said before the other
+    older, newer = (content, known[id]["content"]) if late else (known[id]["content"], content)
+    # The deterministic rule outranks the model: other numbers, codes or signs are another rule.
+    if (set(split_codes(row["codes"])) != set(split_codes(known[id]["codes"]))
+            or verdict == "duplicate" and differs_in_substance(older, newer)
+            or verdict == "supersede" and not same_subject(older, newer)):
+        return "new", None
+    return "duplicate" if late else verdict, id  # what came after it stands, as if it were the same
 
 
 def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE,
@@ -3501,14 +3521,21 @@ def _write(store, decided) -> dict:
     """What came of each line, {stored: [id], duplicates: [id], pending: [id], refused: [row], candidates: [text]}."""
     outcome = {"stored": [], "duplicates": [], "pending": [], "refused": [], "candidates": []}
     with store.transaction():
+        live = {row["id"] for row in store.live_memories()}
         for row, verdict, id in decided:  # id: of the row it is about, of a pending one why
+            if verdict in ("duplicate", "supersede") and id not in live and store.get_memory_by_id(id):
+                raise MemoryStoreError("memory #%d was replaced while the model was asked about it" % id)  # ask again
             if verdict == "refused":
                 outcome["refused"].append(row)
             elif verdict == "candidate":
                 rows = store.live_memories(row["memory_type"])
-                if find_duplicate(row["content"], rows, codes=split_codes(row["codes"])) is None:
+                known = find_duplicate(row["content"], rows, codes=split_codes(row["codes"]))
+                if known is None:
                     store.save_candidate(row["memory_type"], row["content"], row["source_ref"], row["metadata"])
                     outcome["candidates"].append(row["content"])
+                else:
+                    store.renew_memory(known)
+                    outcome["duplicates"].append(known)
             elif verdict == "pending":
                 key = short_hash(row["memory_type"] + "\n" + row["content"])
                 entry = store.add_pending("memory", key, row["source_ref"].partition(":")[2], row)
@@ -3666,12 +3693,22 @@ def run_pending(provider, *, store=None, due: bool = False, by_hand: bool = Fals
     return done
 
 
-def _codes_of_source(content: str, atoms: list) -> str:
-    """The codes of the atom that a line of a layer repeats for the most part: a model may leave out the stock's name."""
-    terms = set(search_terms(content))
-    shares = [(_speech_share(atom["_terms"], terms), not atom["codes"], atom["codes"]) for atom in atoms]
-    share, _, codes = max(shares, key=operator.itemgetter(0, 1))
-    return codes if share >= REPEATED_SHARE else ""
+def _layer_verdict(row: dict, atoms: list) -> tuple:
+    """('new', None) with the codes of the atom that a line of a layer repeats: a model may leave out the stock's name.
+
+    ('refused', None) for one that runs the rules of several stocks together without saying which is whose.
+    """
+    terms = set(search_terms(row["content"]))
+    near = sorted(((_speech_share(atom["_terms"], terms), not atom["codes"], atom["id"], atom) for atom in atoms),
+                  reverse=True)
+    near = [atom for share, *_, atom in near if share >= REPEATED_SHARE and not row["codes"]]
+    for other in near[1:]:
+        added = _telling(other["_terms"] - near[0]["_terms"])
+        if other["codes"] not in ("", near[0]["codes"]) and _speech_share(added, terms) > REPEATED_SHARE:
+            row["reason"] = "把几只股票的规则合在一起，没有写明是哪只"
+            return "refused", None
+    row["codes"] = row["codes"] or (near[0]["codes"] if near else "")
+    return "new", None
 
 
 def refresh_memory_layers(provider, *, store=None) -> int:
@@ -3690,10 +3727,9 @@ def refresh_memory_layers(provider, *, store=None) -> int:
         meta = {"extractor": "layer_refresh", "layer_version": LAYER_VERSION, "source_l1_ids": ids,
                 "source_hash": short_hash(text), "source_texts": [atom["content"] for atom in atoms]}
         with store.transaction():
-            decided = _decide(items, None, "", lambda row: ("new", None), **meta)
-            for row, verdict, _ in decided:
-                if verdict == "new":
-                    row["codes"] = row["codes"] or _codes_of_source(row["content"], atoms)
+            if not set(ids) <= {row["id"] for row in store.live_memories()}:
+                return 0  # one was replaced meanwhile, and what was made of it is out of date: next time again
+            decided = _decide(items, None, "", lambda row: _layer_verdict(row, atoms), **meta)
             outcome = _write(store, decided)
             if outcome["refused"]:
                 store.save_marker("layers:" + meta["source_hash"], "", outcome)
@@ -3750,13 +3786,16 @@ def recall(user_message: str, *, store=None) -> dict:
     for name, kind in reversed(MEMORY_TYPES.items()):
         if kind.pinned:
             found["profile"] += [row for row in rows if row["memory_type"] == name][:kind.pinned]
-    pinned = {row["id"] for row in found["profile"]}
-    for place, hit in enumerate(store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize)):
+    pinned, places = {row["id"] for row in found["profile"]}, 0
+    # A portrait that stands there anyway must not raise the bar for the rules it is made of.
+    rows = [row for row in rows if row["id"] not in pinned or memory_type_of(row["memory_type"]).level == "L1"]
+    for hit in store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize):
         section = memory_type_of(hit["memory_type"]).section
         section = "history" if section == "profile" else section  # a preference that is not pinned
-        is_full = place >= HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS
+        is_full = places == HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS
         if hit["id"] not in pinned:
             found["limit" if is_full else section].append(hit)
+            places += not is_full  # what is shown anyway, or not at all, takes none
     try:
         found["archive"] = [{"id": None, "content": line} for line in answer.get(timeout=ARCHIVE_DEADLINE_S)]
     except queue.Empty:  # a slow archive costs its lines, never the turn

@@ -2439,6 +2439,66 @@ class TestStoring:
         memory.run_pending(Script("[偏好] 用户亏损7%止损", "[偏好] 用户止损改为5%", "SUPERSEDE:1"), by_hand=True)
         assert contents("preference", live=True) == ["用户止损改为5%"]
 
+    def test_the_last_word_wins_whatever_waited(self, clock):
+        down = memory.ModelError("没有网络", retryable=True)
+        memory.save_session_summary(talk("止损8%"), Script("[偏好] 用户止损线8%"))
+        clock.now += 3600
+        memory.save_session_summary(talk("止损改到10%"), Script(down))
+        clock.now += 3600
+        memory.save_session_summary(talk("还是8%止损"), Script("[偏好] 用户止损线8%"))
+        memory.run_pending(Script("[偏好] 用户止损线改到10%", "SUPERSEDE:1"), by_hand=True)
+        assert contents("preference", live=True) == ["用户止损线8%"]
+
+    def test_what_waited_is_compared_as_the_older_one(self, clock):
+        memory.save_session_summary(talk("涨20%我就减半"), Script(memory.ModelError("没有网络", retryable=True)))
+        clock.now += DAY
+        memory.save_memory("decision", "盈利规则改成涨30%才清仓")
+        memory.run_pending(Script("[决策] 盈利涨20%就减半", "SUPERSEDE:1"), by_hand=True)
+        assert contents("decision", live=True) == ["盈利规则改成涨30%才清仓"]
+
+    def test_what_waits_and_is_said_again_counts_and_is_tried_from_then_on(self, clock):
+        memory.save_memory("preference", "用户止损线9%")
+        memory.save_session_summary(talk("以后止损7%"), Script("[偏好] 用户止损线7%", "也许"))
+        memory.get_db().execute("UPDATE pending_summary SET tries = 5")
+        clock.now += DAY
+        memory.save_memory("preference", "用户止损线改到12%", supersedes=1)
+        clock.now += DAY
+        memory.save_session_summary(talk("想了想止损7%好"), Script("[偏好] 用户止损线7%", "也许"))
+        clock.now += DAY
+        assert memory.run_pending(Script("SUPERSEDE:3")) == 1
+        assert contents("preference", live=True) == ["用户止损线7%"]
+
+    @pytest.mark.parametrize("verdict", ["SUPERSEDE:1", "DUPLICATE:1"])
+    def test_a_rule_replaced_while_the_model_was_asked_is_asked_about_again(self, clock, verdict):
+        memory.save_memory("preference", "用户亏8%止损")
+
+        class Meanwhile(Script):
+            def chat_stream(self, messages, tools, system_prompt):
+                if self.calls:
+                    clock.now += 60
+                    memory.save_memory("preference", "用户止损线10%", supersedes=1)
+                return super().chat_stream(messages, tools, system_prompt)
+        memory.save_session_summary(talk("止损8%"), Meanwhile("[偏好] 用户止损线8%", verdict))
+        assert contents("preference", live=True) == ["用户止损线10%"]
+        assert "replaced" in memory._default.list_pending()[0].last_error
+        clock.now += 3600
+        memory.run_pending(Script("[偏好] 用户止损线8%", "SUPERSEDE:2"))
+        # It was said before the other one, which was stored later.
+        assert contents("preference", live=True) == ["用户止损线10%"] and memory._default.list_pending() == []
+
+    def test_without_a_model_a_rule_said_again_counts_from_then_on(self, clock):
+        said = [user("宁德时代跌破20日线减仓一半")]
+        memory.summarize_offline(said)
+        clock.now += 30 * DAY
+        assert memory.summarize_offline(said)["candidates"] == ["宁德时代跌破20日线减仓一半"]
+        clock.now += 30 * DAY
+        memory.prune_memories()
+        id = memory._default.confirm_candidate(1)
+        clock.now += 40 * DAY
+        assert memory.summarize_offline(said)["duplicates"] == [id]
+        clock.now += 40 * DAY
+        assert [row["id"] for row in memory.get_recent_memories(live=True)] == [id]
+
     def test_one_conversation_that_a_model_refuses_holds_up_no_other(self, clock):
         for said in ("亏7%我就止损", "尾盘我才买"):
             memory.save_session_summary(talk(said), Script(memory.ModelError("没有网络", retryable=True), ValueError("no net")))
@@ -2527,7 +2587,9 @@ class TestLayers:
     @pytest.mark.parametrize("old, new, layer, live", [
         ("用户止损线7%", "用户止损线5%", "谨慎，亏7%必走", False), ("用户只在早盘买入", "用户只在尾盘买入", "果断，早盘就动手", False),
         ("用户止损线7%", "用户止损线5%", "谨慎，只拿红利股", True),
-        ("用户亏7%止损", "用户亏5%止损", "果断，涨7%就减半", True)])
+        ("用户亏7%止损", "用户亏5%止损", "果断，涨7%就减半", True), ("用户从不追涨停", "龙头可以追涨停", "稳健，从不追涨停", False),
+        ("用户从不追涨停", "龙头可以追涨停", "激进，敢追涨停", True), ("用户从不用融资", "可以用融资，不超过两成", "谨慎，不碰融资", False),
+        ("单票不超过15%", "单票放宽到30%", "分散，单票上限一成半", False)])
     def test_a_layer_that_repeats_a_rule_goes_with_it(self, old, new, layer, live):
         atom = memory.save_memory("preference", old)
         memory.save_memory("persona", layer, metadata={"source_l1_ids": [atom]})
@@ -2539,6 +2601,42 @@ class TestLayers:
         memory.save_memory("decision", "宁德时代放量跌破20日线就清仓", "300750")
         memory.refresh_memory_layers(Script("[剧本] 破位剧本：放量跌破20日线时清仓\n[剧本] 回避剧本：甲类和乙类股票不碰"))
         assert [row["codes"] for row in memory.get_recent_memories(memory_type="playbook")] == ["", "300750"]
+
+    def test_a_line_that_mixes_the_rules_of_stocks_is_refused(self):
+        for content, code in (("宁德时代跌破20日线清仓", "300750"), ("比亚迪跌破60日线减半", "002594"), ("跌破年线空仓", "")):
+            memory.save_memory("decision", content, code)
+        memory.refresh_memory_layers(Script("[剧本] 破位剧本：跌破20日线清仓；跌破60日线减半"))
+        assert [row["reason"] for row in memory._default.list_rejected()] == ["把几只股票的规则合在一起，没有写明是哪只"]
+
+    def test_what_was_made_of_a_rule_that_was_replaced_meanwhile_is_not_stored(self):
+        self.atoms(3)
+
+        class Meanwhile(Script):
+            def chat_stream(self, messages, tools, system_prompt):
+                memory.save_memory("preference", "第甲类股票可以碰", supersedes=1)
+                return super().chat_stream(messages, tools, system_prompt)
+        assert memory.refresh_memory_layers(Meanwhile("[画像] 用户不碰甲类股票")) == 0 == len(contents("persona"))
+        assert memory.refresh_memory_layers(Script(self.REPLY)) == 2
+
+    def test_a_layer_stays_away_when_the_cap_takes_the_rule_that_ended_it(self):
+        old = memory.save_memory("decision", "单票不超过15%")
+        memory.save_memory("persona", "分散，单票不超过15%", metadata={"source_l1_ids": [old]})
+        memory.save_memory("decision", "单票改为30%", supersedes=old)
+        for n in range(31):
+            memory.save_memory("decision", "规则%d号" % n)
+        assert "单票改为30%" not in contents("decision") and contents("persona", live=True) == []
+
+    def test_a_layer_found_again_follows_its_new_atoms(self, clock):
+        self.atoms(2)
+        memory.save_memory("decision", "亏8%止损")
+        memory.refresh_memory_layers(Script("[画像] 亏8%必定止损"))
+        clock.now += 50 * DAY
+        memory.prune_memories()
+        again = memory.save_memory("decision", "亏8%止损")
+        self.atoms(3, 2)
+        memory.refresh_memory_layers(Script("[画像] 亏8%必定止损"))
+        memory.save_memory("decision", "亏12%止损", supersedes=again)
+        assert contents("persona", live=True) == []
 
     def test_a_failed_distillation_is_tried_again(self):
         self.atoms(3)
@@ -2858,6 +2956,19 @@ class TestContext:
             # 历史记忆
             - [decision] 尾盘放量又回落就不买 | #4 2027-01-15 源:chat_log:s1
             </relevant-memories>""")
+
+    def test_what_is_shown_anyway_or_not_at_all_takes_no_place(self):
+        for n in range(5):
+            memory.save_memory("preference", "宁德时代第%d种打法" % n, "300750")
+            memory.save_memory("decision", "宁德时代第%d种走势就清仓" % n, "300750")
+            memory.save_memory("playbook", "宁德时代第%d个剧本" % n, "300750")
+        context = memory.build_memory_context("宁德时代怎么看", max_total_chars=5000)
+        assert [context.count("[%s]" % name) for name in ("preference", "decision", "playbook")] == [5, 5, 3]
+
+    def test_a_portrait_does_not_push_out_the_rule(self):
+        memory.save_memory("decision", "止损线放宽到12%")
+        memory.save_memory("persona", "纪律型，亏损超限就无条件止损，控制回撤")
+        assert "止损线放宽到12%" in memory.build_memory_context("亏损多少止损？")
 
     def test_no_limit_is_a_limit_like_any_other(self):
         for n in range(5):
@@ -4195,6 +4306,25 @@ class TestArchiveIndex:
         other.execute("BEGIN EXCLUSIVE")
         assert refs(search("归档", limit=1)) == refs(metas[-1:])
         other.close()
+
+    def test_a_change_within_the_same_instant_is_seen(self, monkeypatch):
+        first = archived("网格一")
+        folder = os.path.dirname(first["messages_path"])
+        search("网格")
+        instant = os.stat(folder).st_mtime_ns
+        second = archived("网格二")
+        os.utime(folder, ns=(instant, instant))
+        assert refs(search("网格", limit=9)) == refs([second, first])
+
+    def test_the_files_say_of_which_stock_an_archive_is_whatever_the_index_knows(self):
+        meta = archived("网格", text="600438")
+        assert search("网格", codes=["600438"])
+        path = meta["messages_path"][:-1]
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace("600438", "601012"))
+        assert search("网格", codes=["600438"]) == []
 
     def test_an_index_that_is_a_link_is_not_used(self, home, tmp_path):
         metas = self.archives()
