@@ -858,6 +858,8 @@ _SAME_PERCENT = Pattern(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:
 _SAME_SIGNS = str.maketrans("−–—~〜≧≦两", "-----≥≤二")
 _SAME_WEIGHTLESS = Pattern(r"(?<![\w%])(?:用户|用戶|我|本人)|[之以](?=[后前内])|[的了就是啊呢吧呀嘛哦啦]|-(?!\d)|(?<!\d)[./:*×]"
     r"|[./:*×](?!\d)|(?<=\d),(?=\d{3}(?!\d))")
+# 不能补仓, 不要补仓 and 别补仓 say what 不补仓 says.
+_SAME_MODAL = Pattern("(?:不(?:能|要|得|可以?|许|准|应该?|允许)|(?<![特分级类个性区])别)(?=超过|[高低大小多少]于|[买卖加减补追碰做开抄满重持割融打留用]|参与|操作)")
 _SAME_MARKS = Pattern(r"[^\w<>≤≥≠=+%±./:*×-]+|_+")
 
 
@@ -869,7 +871,7 @@ def normalise(text: str) -> str:
     text = text.translate(_SAME_SIGNS).replace(">=", "≥").replace("<=", "≤")
     text = _SAME_NUMERAL.sub(lambda m: _term_number(m.group()), text)
     text = _SAME_PERCENT.sub(lambda m: "%.6g%%" % (float(m.group(1) or m.group(2)) * (10 if m.group(3) else 1)), text)
-    text = _SAME_MARKS.sub("|", _SAME_WEIGHTLESS.sub("", text))
+    text = _SAME_MARKS.sub("|", _SAME_WEIGHTLESS.sub("", _SAME_MODAL.sub("不", text)))
     return re.sub(r"(?<!\d)\||\|(?!\d)", "", text) + rest  # 3、5天 is not 35天
 
 
@@ -1236,7 +1238,7 @@ _SPEECH_HARD = [(reason, _speech_pattern(pattern)) for reason, pattern in (
     ("含控制或双向字符", "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"),
     ("含地址", r"[a-z]{2,9}://|www\.|[\w-]\.(?:com|cn|net|org|top|test|vip|info|io|py|exe|bat|ps1|js|dll"
     r"|json)(?![a-z])|[a-z]\.sh|[\w-]\.[a-z]{2,6}/|[\w.]@\w|[a-z]:\\|~/|\.\.?/|/(?:etc|home|usr|tmp|var|root|bin)/"),
-    ("含命令或代码", "(?<![a-z])(?:curl|wget|sudo|powershell|bash|rm -|eval|exec|import os|pip3? |drop table|insert into"
+    ("含命令或代码", "(?<![a-z])(?:curl|wget|sudo|powershell|bash|rm -[a-z]+|eval|exec|import os|os[.][a-z]+|subprocess|pip3? |drop table|insert into"
     r"|delete from|select .{1,40} from)(?![a-z])|\|(?:ba)?sh|\$[({]|\{\{|&&|<script|\w\(\)|\[[0-9;]{1,8}[a-z]"),
     ("含标记", r"<[/ ]{0,3}(?:<ROLE>|relevant|current|memor|instruct|untrusted)|<\||\|>|<<sys|\[/?inst\]"
     r"|#{1,6}(?=[一-鿿])|[\[【](?:<ROLE>|用户|助手|系统)[\]】]|(?<![a-z])<ROLE>:|(?<![一-鿿])(?:系统|助手):"),
@@ -1693,9 +1695,9 @@ CONTINUED = Pattern(
     "[出进]口|需求|消费|储备|价格|[产销]量|票房|集采|订单|电池|导航|支付|互联网|宽带|套餐|的?信号|的宽|材料|制造|化工|机组|站|品|板块|领域|集团|进展)")
 # Behind a short name: a place or another house of that name, 紫金保险, 宁德市.
 OTHER_HOUSE = Pattern("证券|银行|基金|期货|信托|保险|资管|大学|学院|医院|[中小]学|大?街|镇|县|地?区(?!间)|市(?![值盈净场])|机场|公园|酒店|广场|大厦|影[业视]|置业|物业")
-# 在宁德时代上班, 招商证券的账户, 从招商银行转, 像宁德时代那样, 除宁德时代外.
-NO_INVESTMENT = Pattern("在¤[^,。]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。]{0,3}(?:转|取|扣)"
-                        "|像¤[那这]样|除了?¤[之以]?外|¤除外")
+# 在宁德时代上班, 招商证券的账户, 从招商银行转, 像宁德时代那样; 除宁德时代外, 除了宁德时代和比亚迪, 宁德时代例外.
+NO_INVESTMENT = Pattern("在¤[^,。]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。]{0,3}(?:转|取|扣)|像¤[那这]样")
+EXCEPTED = Pattern("(?<![删清解剔排免])除(?![非权息])了?(?:[^,。]{1,9}[和跟与及、])?¤|¤(?:除外|例外|[之以]外)|不算¤")
 OTHER_ROLE = "是雇主、券商、银行或例外"
 THEME, THEME_BEHIND = "说的是题材", Pattern("概念|(?:产业|供应)?链(?!接)")  # 宁德时代概念, 比亚迪产业链
 SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
@@ -1805,6 +1807,8 @@ def _code_refusal(text: str, found: re.Match, listed: StockList) -> str:
     """Why six digits are no code of a share, '' when they are."""
     around = text[max(0, found.start() - 12):found.start()] + "¤" + text[found.end():found.end() + 12]
     exchange, code, suffix = found.groups()
+    if EXCEPTED.search(around):
+        return OTHER_ROLE
     shanghai = exchange == "SH" or suffix in ("SH", "SS", "XSHG")
     if code.startswith(("399", "000300")) or code.startswith("000") and (shanghai or INDEX.search(around)):
         return "指数"
@@ -1826,7 +1830,7 @@ def _name_refusal(text: str, start: int, end: int, free: int) -> str:
         return "是别的词的一部分"
     if text.startswith(("转债", "可转债"), end):
         return "说的是可转债"
-    if NO_INVESTMENT.search(around):
+    if NO_INVESTMENT.search(around) or EXCEPTED.search(around):
         return OTHER_ROLE
     if THEME_BEHIND.match(text, end):
         return THEME
@@ -2359,10 +2363,12 @@ class MemoryStore:
         """The id of the stored row, 0 for an empty content; the old id when a live row has type, content and codes.
 
         The host decides what is stored: nothing is judged, only made safe (one line, no control or invisible
-        characters, secrets masked). `codes` is "300750,002594" or a list, '' for a rule that holds for every stock;
+        characters, secrets masked). `codes` is "300750,002594" or a list (names are resolved), '' for a rule that holds for every stock;
         `supersedes` the id of the memory that this one replaces, `said_at` (epoch seconds) when it was said, if not now.
         """
         memory_type, content, codes = _known_line(memory_type), safe_line(content), join_codes(codes) if codes else ""
+        if codes and not codes.replace(",", "").isdigit():  # 宁德时代
+            codes = join_codes([code for item in codes.split(",") for code in resolve_stock_codes(item) or [item]])
         if not content:
             return 0
         level = memory_type_of(memory_type).level if memory_level is None else _known_line(memory_level)
@@ -3263,7 +3269,7 @@ _RULE_LEANINGS = Pattern("(?:一般|通常|习惯|平时|总是|都会|每个?[�
     r"|[分成][一两二三四五六七八九\d][次笔批]|(?<!自)过滤")
 _RULE_TRADING = Pattern("[投仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一三两每]批|过滤|杠杆|题材|行业|龙头|消息|波动|做[TtＴ]"
     "|[A-Z]{2}|公司|踏空|噪音|假|提醒|建议|结论|回答|[先直]接?[讲说]|[动出收停]手|上车|条件单|[探抄]底")
-_RULE_WHEN = Pattern("有[个条一][^，]{0,3}(?:前提|条件|规矩|标准|习惯|原则|讲究)$|因为|考虑到|由于|鉴于|既然|除非|不管|无论"
+_RULE_WHEN = Pattern("^除(?![非权息])了?|[之以除]外$|有[个条一][^，]{0,3}(?:前提|条件|规矩|标准|习惯|原则|讲究)$|因为|考虑到|由于|鉴于|既然|除非|不管|无论"
     "|(?:[的票股时后前]|公司|标的|品种|行业|板块|题材|基金|转债)$|" + _RULE_EVENT)
 # After a condition.
 _RULE_THEN = Pattern("所以|我?(?:[把就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断|无条件|坚决|(?:当[天日]|次日|第二天)[停不减清卖砍只])")
@@ -3822,22 +3828,22 @@ def lay_out(found: dict, max_chars_per_memory: int, max_total_chars: int) -> dic
     budget, profile, laid = max_total_chars - len(CONTEXT_INTRO) - 1, found["profile"], {}
     # Beside others the profile may take half: six long preferences are shortened, not the rule that was asked for.
     alone = not (found["playbook"] or found["history"] or found["archive"])
-    room = (budget if alone else max_total_chars // 2) - len(SECTIONS["profile"]) - 1
-    room = max(room - sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile), 0)
+    share = budget if alone else max_total_chars // 2
+    room = share - len(SECTIONS["profile"]) - 1 - sum(len("- [%s] " % row["memory_type"]) + 1 for row in profile)
     lengths = [len(shown(row["content"])) for row in profile]
     shortened = min(max_chars_per_memory, max(lengths, default=0))
     while shortened > MIN_LINE_CHARS and (over := sum([min(length, shortened) for length in lengths]) - room) > 0:
         shortened = max(shortened - max(over // len(lengths), 1), MIN_LINE_CHARS)
     for section, heading in SECTIONS.items():
         laid[section], cost, is_profile = [], len(heading) + 1, section == "profile"
-        limit = shortened if is_profile else max_chars_per_memory
+        limit, left = (shortened, min(share, budget)) if is_profile else (max_chars_per_memory, budget)
         for row in found[section]:
             line = neutral(row["content"]) if section == "archive" else memory_line(row, limit, not is_profile)
             cost += len(line) + 1
-            if cost > budget:
+            if cost > left:
                 break
             laid[section].append(line)
-            budget, cost = budget - cost, 0
+            budget, left, cost = budget - cost, left - cost, 0
     return laid
 
 
