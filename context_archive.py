@@ -131,6 +131,17 @@ def message_text(message) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # PowerShell and Excel write it
+
+
+def decode_text(data: bytes) -> str:
+    """The text of bytes from elsewhere: UTF-16 with a mark, UTF-8, or GB18030 where that leaves less unread."""
+    if data[:2] in UTF_16_MARKS:
+        return data.decode("utf-16", "replace")
+    texts = (data.decode(encoding, "replace") for encoding in ("utf-8-sig", "gb18030"))
+    return min(texts, key=lambda text: text.count("\ufffd"))
+
+
 def _tokens(text: str) -> list:
     if not text.isascii() and _FULL_WIDTH.search(text):
         text = unicodedata.normalize("NFKC", text)
@@ -533,6 +544,14 @@ def _folders(root: str) -> dict:
     return found
 
 
+def _names(root: str, folder: str) -> set:
+    """The ids of the archives in a session folder, by their two files."""
+    files = set()
+    with contextlib.suppress(OSError):  # it went away, or cannot be read
+        files.update(os.listdir(os.path.join(root, folder)))
+    return {file[:-5] for file in files if file + "l" in files and re.fullmatch(_ID + "[.]json", file)}
+
+
 def _write_archive(root: str, meta: dict, lines) -> None:
     """Write both files of the archive that meta names, messages first; nothing stays behind when either fails."""
     folder, name = _REFERENCE.search(meta["archive_ref"]).groups()
@@ -648,10 +667,7 @@ def _refresh_index(conn, root: str, on_disk: dict) -> None:
         _make_tables(conn)
     added, times, known, on_disk = [], [], dict(conn.execute(known_sql)), _folders(root)
     for folder in {folder for folder, _changed in known.items() ^ on_disk.items()}:
-        files, changed = set(), on_disk.get(folder, 0)
-        with contextlib.suppress(OSError):  # it went away, or cannot be read
-            files.update(os.listdir(os.path.join(root, folder)))
-        names = {file[:-5] for file in files if file + "l" in files and re.fullmatch(_ID + "[.]json", file)}
+        names, changed = _names(root, folder), on_disk.get(folder, 0)
         # A later change might not move a time so recent: it is not relied on, and -1 is kept instead.
         settled = now - changed > 1e9 * (SETTLES_S if changed % 1_000_000_000 else COARSE_SETTLES_S)
         times.append((folder, changed if settled else -1))
@@ -821,43 +837,66 @@ def prune_archives(*, older_than_days=None, keep_bytes=None, archive_dir=None, d
 
 
 def _lacks_messages(meta: dict, records: list) -> bool:
-    return not records and meta.get("message_count") != 0
+    count = meta.get("message_count")
+    return not records and count != 0 or isinstance(count, int) and len(records) < count
+
+
+def damaged_archives(*, archive_dir=None) -> list:
+    """The references of archives whose metadata cannot be read: no search finds them."""
+    root = _root(archive_dir)
+    return ["archive://%s/%s" % (folder, name) for folder in _folders(root)
+            for name in sorted(_names(root, folder)) if _read_meta(root, folder, name) is None]
 
 
 def export_archives(*, archive_dir=None, damaged=None) -> Iterator:
     """Yield every archive as one line of JSON in bytes, messages included, newest first.
 
-    One whose messages cannot be read is left out and its reference added to the list `damaged`; without one, OSError.
+    The references of those that cannot be read, and are left out, or lack messages go to the list `damaged`; without
+    one, OSError.
     """
     for meta in list_archives(limit=sys.maxsize, archive_dir=archive_dir):
         records = restore_context_archive(meta["archive_ref"], archive_dir=archive_dir)
-        if _lacks_messages(meta, records):  # an empty copy would bar the true one
+        if _lacks_messages(meta, records):
             if not os.path.exists(meta["messages_path"]):  # it went meanwhile
                 continue
             if damaged is None:
                 raise OSError(errno.EIO, "the messages cannot be read", meta["messages_path"])
             damaged.append(meta["archive_ref"])
-            continue
+            if not records:  # an empty copy would bar the true one
+                continue
         del meta["_score"]
         yield _written({"type": "archive", "metadata": meta, "messages": records})[1]
+    for ref in damaged_archives(archive_dir=archive_dir):
+        if damaged is None:
+            raise OSError(errno.EIO, "the metadata cannot be read", ref)
+        damaged.append(ref)
 
 
-def import_archives(lines, *, archive_dir=None) -> tuple:
-    """Write exported archives under their references: (written, already there). ArchiveError names a bad line."""
+def import_archives(lines, *, archive_dir=None, damaged=None) -> tuple:
+    """Write exported archives under their references: (written, already there).
+
+    What is wrong with a line goes to the list `damaged`, and the next one is read; without one, ArchiveError.
+    """
     root, counts = _root(archive_dir), [0, 0]
-    for number, line in enumerate(filter(bytes.strip, lines), 1):
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             item = json.loads(line)
             place, records = _REFERENCE.search(item["metadata"]["archive_ref"]), item["messages"]
             meta = dict(_plain(item["metadata"]), archive_ref=place.group())
-            if not isinstance(records, list) or _lacks_messages(meta, records):
+            if not isinstance(records, list) or not records and _lacks_messages(meta, records):
                 raise ValueError("messages: %r" % records)
             records = [_written({"index": record["index"], "message": record["message"]})[1] for record in records]
             there = _load(root, *place.groups())
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ArchiveError("第 %d 条不是归档：%s" % (number, one_line(repr(error), 80))) from error
-        known = there is not None and not (  # one that lost its messages gets them back
-            records and _lacks_messages(there, restore_context_archive(place.group(), archive_dir=root)))
+            why = "第 %d 行不是归档：%s" % (number, one_line(repr(error), 80))
+            if damaged is None:
+                raise ArchiveError(why) from error
+            damaged.append(why)
+            continue
+        # One that lost messages gets them back.
+        known = there is not None and len(records) <= len(restore_context_archive(place.group(), archive_dir=root))
         if not known:
             _write_archive(root, meta, records)
         counts[known] += 1
@@ -982,6 +1021,12 @@ def print_records(rows: list, form: str, columns: list) -> None:
         print(_SURROGATE.sub("\ufffd", text))
 
 
+def arguments(argv=None) -> list:
+    """The words of the command line. What the locale could not read is UTF-8 or the GBK of a Chinese console."""
+    words = sys.argv[1:] if argv is None else argv
+    return [decode_text(os.fsencode(word)) if re.search("[\udc80-\udcff]", word) else word for word in words]
+
+
 def run_command(command, args, errors=()) -> int:
     """The exit code of command(args). OSError and `errors` give a line on stderr and 1, a closed pipe quietly 1."""
     try:
@@ -996,6 +1041,8 @@ def run_command(command, args, errors=()) -> int:
         else:
             print("错误：%s" % error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def write_output(path: str, lines) -> None:
@@ -1042,15 +1089,29 @@ def _cmd_prune(args) -> None:
 
 def _cmd_export(args) -> int:
     damaged = []
-    write_output(args.file, export_archives(archive_dir=args.archive_dir, damaged=damaged))
-    for ref in damaged:
-        print("没有导出，消息读不了：" + ref, file=sys.stderr)
+
+    def lines():
+        yield from export_archives(archive_dir=args.archive_dir, damaged=damaged)
+        if damaged and os.path.isfile(args.file):  # it may be a good backup
+            raise ArchiveError("有 %d 份读不了或不完整；%s 已经存在，没有覆盖，请换一个文件名" % (len(damaged), args.file))
+    if os.path.isfile(args.file) and not os.path.isdir(_root(args.archive_dir)):
+        raise ArchiveError("没有归档目录：%s；没有覆盖已有的 %s" % (_root(args.archive_dir), args.file))
+    try:
+        write_output(args.file, lines())
+    finally:
+        for ref in damaged:
+            print("读不了或不完整：" + ref, file=sys.stderr)
     return int(bool(damaged))
 
 
-def _cmd_import(args) -> None:
+def _cmd_import(args) -> int:
+    damaged = []
     with open(args.file, "rb") if args.file != "-" else contextlib.nullcontext(sys.stdin.buffer) as lines:
-        print("已导入 %d 份归档，已有 %d 份" % import_archives(lines, archive_dir=args.archive_dir))
+        counts = import_archives(lines, archive_dir=args.archive_dir, damaged=damaged)
+    for why in damaged:
+        print("没有导入：" + why, file=sys.stderr)
+    print("已导入 %d 份归档，已有 %d 份" % counts)
+    return int(bool(damaged))
 
 
 def count_from_one(text: str) -> int:
@@ -1102,7 +1163,7 @@ def main(argv=None) -> int:
     verb(_cmd_export, "把全部归档写成 JSON lines", "export archives.jsonl", file)
     verb(_cmd_import, "读入导出的归档，已有的跳过", "import archives.jsonl", file)
     # Not as defaults: a subcommand would put them over what stands before it.
-    args = parser.parse_args(argv, argparse.Namespace(
+    args = parser.parse_args(arguments(argv), argparse.Namespace(
         home=None, format="table", run=_cmd_list, session_id="", limit=20, text=()))
     args.archive_dir = os.path.join(os.path.expanduser(args.home), "context_archive") if args.home else None
     try:

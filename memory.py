@@ -36,6 +36,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import errno
 import functools
 import io
 import itertools
@@ -635,17 +636,6 @@ def session_key(session_id) -> str:
 def short_hash(text: str) -> str:
     """The first digits of the text's SHA-256, in hex."""
     return context_archive.short_hash(text, HASH_CHARS)
-
-
-UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # PowerShell and Excel write it
-
-
-def decode_text(data: bytes) -> str:
-    """The text of a file from elsewhere: UTF-16 with a mark, UTF-8, or GB18030 where that leaves less unread."""
-    if data[:2] in UTF_16_MARKS:
-        return data.decode("utf-16", "replace")
-    texts = (data.decode(encoding, "replace") for encoding in ("utf-8-sig", "gb18030"))
-    return min(texts, key=lambda text: text.count("\ufffd"))
 
 
 def split_codes(codes: str) -> list:
@@ -1761,14 +1751,16 @@ def _read_stock_file(path: str) -> bytes:
         with open(path, "rb") as source:
             return source.read()
     except OSError:
-        if __spec__ is None:     # run as a script: there is no zip
+        archive = getattr(__spec__ and __spec__.loader, "archive", None)
+        if not archive or not path.startswith(archive):  # no zip, or not in it
             raise
         return __spec__.loader.get_data(path)
 
 
 def _stock_list() -> StockList:
     """The stock list, read once for each state of its file; without names when it cannot be read."""
-    beside = os.path.join(os.path.dirname(__file__), "stock_list_cache.json")
+    module = os.path.realpath(__file__) if os.path.islink(__file__) else __file__
+    beside = os.path.join(os.path.dirname(module), "stock_list_cache.json")
     path = _stock_list_override or os.environ.get("WYCKOFF_STOCK_LIST") or beside
     status = os.stat(path) if os.path.exists(path) else None  # none inside a zip
     return _load_stocks(path, status.st_mtime_ns, status.st_size) if status else _load_stocks(path, 0, 0)
@@ -1927,22 +1919,23 @@ def _foreign_names(path: str) -> dict:
     """{code: name} of the shares in a CSV file or a JSON list of objects; StockListError says what is wrong."""
     import csv
 
-    text, names = decode_text(_read_stock_file(path)).replace("\0", "").lstrip(), {}
+    text, names = context_archive.decode_text(_read_stock_file(path)).replace("\0", "").lstrip(), {}
     try:
         delimiter = max(",\t;", key=text.partition("\n")[0].count)
         records = json.loads(text) if text[:1] == "[" else csv.DictReader(io.StringIO(text), delimiter=delimiter)
         for record in records:
-            cells = {str(key).strip().lower(): str(record[key]) for key in record}
+            cells = {str(key).strip().lower(): "" if value is None or value != value else str(value)
+                     for key, value in record.items()}
             raw, name = (next((cells[column] for column in columns if column in cells), "")
                          for columns in (CODE_COLUMNS, NAME_COLUMNS))
             found, name = FOREIGN_CODE.match(raw.upper()), "".join(unicodedata.normalize("NFKC", name).split())
-            if not found or not name:
+            if not found or name.lower() in ("", "nan", "none", "null"):
                 raise ValueError("no code or no name in %.200r" % cells)
             code = found.group(1).zfill(6)
             index = code[0] == "0" and re.search("SH|SS", raw.upper())
             if code[:2] in ("00", "30", "60", "68", "92") and not index and names.setdefault(code, name) != name:
                 raise ValueError("%s has two names, %s and %s" % (code, names[code], name))
-    except (ValueError, TypeError, LookupError, RecursionError, csv.Error) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, csv.Error) as error:
         raise StockListError("%s: %s" % (path, error)) from error
     return names
 
@@ -2198,12 +2191,14 @@ class MemoryStore:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             local.writable = os.access(path, os.W_OK) and os.access(folder, os.W_OK)  # SQLite writes beside it, too
-        except OSError:
-            if not os.path.isfile(path):
+        except OSError as error:
+            is_there = os.path.isfile(path)
+            if not is_there and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             local.writable = False
-        open_file = self._open if local.writable else self._open_read_only
-        conn = open_file(path, self._wait_s)
+            if not is_there:  # nothing is remembered, and nothing can be
+                path = ":memory:"
+        conn = (self._open if local.writable or path == ":memory:" else self._open_read_only)(path, self._wait_s)
         self._at_exit = self._at_exit or atexit.register(self.close_db)
         self._connections.append((threading.current_thread(), conn, os.getpid()))
         conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
@@ -2238,6 +2233,9 @@ class MemoryStore:
         local.fts = known and kind == "fts5" and self._attempt(conn, TOUCH_TERMS) is not None
         if not local.fts:
             self._refuse_foreign_table(conn)
+        if not (local.writable or conn.execute("PRAGMA database_list").fetchone()["file"]):
+            self._complete_schema(conn)
+            conn.execute("PRAGMA query_only = ON")
         if local.writable:
             conn.execute("PRAGMA secure_delete = ON")
             conn.execute("PRAGMA synchronous = NORMAL")
@@ -2884,8 +2882,8 @@ class MemoryStore:
     # -- self-check --
 
     def own_files(self, *, exposed: bool = False) -> list:
-        """The paths of home, database and archives, no links; exposed=True: those open to other users."""
-        paths = [self.home] + [self.db_path + ending for ending in ("", "-wal", "-shm")]
+        """The paths of home (where a link leads), database and archives, no links; exposed=True: those open to others."""
+        paths = [os.path.realpath(self.home)] + [self.db_path + ending for ending in ("", "-wal", "-shm")]
         for folder, _, names in os.walk(self.archive_dir):
             paths += [folder] + [os.path.join(folder, name) for name in names]
         mask = 0o077 if os.name != "nt" else 0  # Windows has no such modes
@@ -3414,7 +3412,7 @@ WORKER_NAME = "memory-summary"  # of the daemon threads of save_session_summary_
 
 def read_messages(data: bytes) -> list:
     """The OpenAI-style messages in a JSON list, in {"messages": [...]}, or one a line. Raises MemoryStoreError."""
-    text, problem = decode_text(data).strip(), ""
+    text, problem = context_archive.decode_text(data).strip(), ""
     for form in (text, "[%s]" % ",".join(filter(str.strip, text.split("\n")))):
         try:
             value = json.loads(form)
@@ -3927,6 +3925,7 @@ def injected(messages):
 # ------------------------------------------------------------------------------------------------------ Command line
 COMMAND_ERRORS = (MemoryStoreError, ModelError, context_archive.ArchiveError, sqlite3.Error, OSError, OverflowError)
 TRACED_CHAT_LINES = 10
+BROKEN_DATABASE = "这个数据库修不了：用 export 新文件 导出还能读的，移走 wyckoff.db*，再 import 那个文件"
 HEADINGS = dict(word.split(":") for word in """
 id:编号 memory_type:类型 memory_level:层 state:状态 codes:代码 date:日期 content:内容 score:得分 section:位置 why:依据 reason:原因
 source_ref:来源 kind:种类 session_id:会话 tries:次数 owner:处理者 last_error:上次错误 text:文字 code:代码 name:名称 result:结果
@@ -3984,8 +3983,10 @@ DOCTOR_CHECKS = {
     "程序": lambda store: {"memory": __version__, "python": sys.version.split()[0], "sqlite": sqlite3.sqlite_version},
     "目录": MemoryStore.check_files,
     "数据库": MemoryStore.check,
-    "归档": lambda store: {"path": store.archive_dir, "archives": len(context_archive.list_archives(
-        limit=10 ** 9, archive_dir=store.archive_dir))},
+    "归档": lambda store: {
+        "path": store.archive_dir,
+        "archives": len(context_archive.list_archives(limit=10 ** 9, archive_dir=store.archive_dir)),
+        "problems": ["读不了：" + ref for ref in context_archive.damaged_archives(archive_dir=store.archive_dir)]},
     "股票名单": lambda store: dict(stock_list_info(), problems=list(filter(None, [stock_list_info()["problem"]]))),
     "模型": lambda store: {"summary": str(provider_from_env() or "未配置"),
                          "duplicates": str(fallback_provider_from_env() or "未配置")},
@@ -4205,7 +4206,12 @@ def _cmd_prune(store, args):
 
 
 def _cmd_export(store, args):
+    if os.path.isfile(args.file) and not store.is_there():
+        raise MemoryStoreError("没有数据库：%s；没有覆盖已有的 %s" % (store.db_path, args.file))
     rows, problem = store.export_rows()
+    if problem and os.path.isfile(args.file):  # it may be a good backup
+        raise MemoryStoreError("%s 损坏，能读的只有 %d 条；%s 已经存在，没有覆盖，请换一个文件名（%s）" % (
+            store.db_path, len(rows), args.file, problem))
     context_archive.write_output(args.file, [(context_archive.safe_json(row) + "\n").encode("utf-8") for row in rows])
     print("导出 %d 条%s" % (len(rows), "，是损坏的数据库里能读的全部：" + problem if problem else ""), file=sys.stderr)
     return [], None, bool(problem)
@@ -4214,7 +4220,7 @@ def _cmd_export(store, args):
 def _cmd_import(store, args):
     data = _read(args.file)
     # An export is UTF-8, and a damaged byte costs its line: no other encoding is tried for the whole file.
-    result = store.import_rows((decode_text(data).encode("utf-8") if data[:2] in UTF_16_MARKS else data).split(b"\n"))
+    result = store.import_rows((context_archive.decode_text(data).encode("utf-8") if data[:2] in context_archive.UTF_16_MARKS else data).split(b"\n"))
     for number, why in result["damaged"]:
         print("第 %d 行没有导入：%s" % (number, why), file=sys.stderr)
     counts = len(result["added"]), len(result["known"]), result["over_cap"]
@@ -4223,7 +4229,7 @@ def _cmd_import(store, args):
 
 def _cmd_stocks(store, args):
     if args.text and args.source:
-        raise MemoryStoreError("文字和 --import 只能用一个")
+        args.wrong_usage("文字和 --import 只能用一个")
     if args.text:
         return explain_stock_codes(args.text), "text code name reason"
     if not args.source:
@@ -4239,7 +4245,9 @@ def _cmd_doctor(store, args):
         try:
             report[name] = facts = {"problems": [], **(look(store) or {})}
         except COMMAND_ERRORS as error:
-            report[name] = facts = {"problems": [safe_line(error)]}
+            report[name] = facts = {"problems": [safe_line(str(error).partition(" (nothing was")[0])]}
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                facts["problems"].append(BROKEN_DATABASE)
         seen = ["%s %s" % (HEADINGS.get(key, key), VALUES.get(str(value), str(value).strip("{}").replace("'", "")))
                 for key, value in facts.items() if not key.startswith("problem") and value not in ({}, "")]
         lines += [name + "：" + ("，".join(seen) or "—")] + ["  ! " + problem for problem in facts["problems"]]
@@ -4251,7 +4259,8 @@ def _cmd_mcp(store, args):
     for line in filter(bytes.strip, sys.stdin.buffer):
         reply = _mcp_reply(store, tools, line)
         if reply:
-            sys.stdout.buffer.write((context_archive.safe_json(reply) + "\n").encode("utf-8"))
+            # Contents are masked already; an id that looks like a phone must come back as it was.
+            sys.stdout.buffer.write((json.dumps(reply, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
             sys.stdout.buffer.flush()
 
 
@@ -4266,14 +4275,21 @@ def _cmd_demo(store, args):
             _run(words + ["--home", home])
 
 
+def _days(text: str) -> int:
+    """An argparse type: a whole number from 0 on."""
+    if int(text) < 0:
+        raise ValueError(text)
+    return int(text)
+
+
 def _since(text: str) -> str:
     """created_at of `7d` or `12h` ago, or of the start of the local day `2026-11-01`; argparse tells what is none."""
     import argparse
     if text[-1:] in "dh" and text[:-1].isdecimal() and len(text) < 6:
         return utc_text(time.time() - int(text[:-1]) * (DAY_S if text[-1] == "d" else DAY_S / 24))
     try:
-        return utc_text(time.mktime(time.strptime(text, "%Y-%m-%d")))
-    except (ValueError, OverflowError):
+        return utc_text(need_time(utc_text(time.mktime(time.strptime(text, "%Y-%m-%d")))))
+    except (ValueError, OverflowError, MemoryStoreError):
         raise argparse.ArgumentTypeError("%r 不是时间（应为 7d、12h 或 2026-11-01）" % text) from None
 
 
@@ -4293,7 +4309,7 @@ ARGUMENTS = {
     "--session-id": {"default": "", "metavar": "会话", "help": "这段对话的会话编号，trace 由它找到聊天记录"},
     "--offline": {"action": "store_true", "help": "不用模型，只按规则"},
     "--run": {"action": "store_true", "help": "现在做完"}, "--drop": {"type": int, "metavar": "编号", "help": "丢弃一项"},
-    "--keep-days": {"type": int, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 %(default)s；0 只留偏好和画像"},
+    "--keep-days": {"type": _days, "default": DEFAULT_KEEP_DAYS, "metavar": "天", "help": "默认 %(default)s；0 只留偏好和画像"},
     "--import": {"dest": "source", "metavar": "文件", "help": "CSV 或 JSON 名单"},
     "--fix": {"action": "store_true", "help": "修复权限、检索词和索引"},
     "--allow-write": {"action": "store_true", "help": "允许 add_memory"},
@@ -4353,9 +4369,9 @@ def _parse(argv):
     if not run:
         parser.parse_known_args([name])  # ends here for --help and --version
         parser.error("没有这个命令：" + name)
-    rest = [" " + word if re.match(r"-[\d.]", word) else word for word in rest]  # -8%就止损 is no option
+    rest = [" " + word if re.match("-[^A-Za-z-]", word) else word for word in rest]  # -8%就止损 is no option
     args = parser.parse_args(rest, argparse.Namespace(run_verb=run))
-    args.text = " ".join(getattr(args, "text", ()))
+    args.text, args.wrong_usage = " ".join(getattr(args, "text", ())), parser.error
     return args
 
 
@@ -4402,11 +4418,9 @@ def main(argv=None) -> int:
     _warnings_go_to = lambda text: print("注意：" + text, file=sys.stderr)  # no tracebacks at a command line
     context_archive.progress = context_archive.show_progress
     try:
-        return context_archive.run_command(_run, sys.argv[1:] if argv is None else list(argv), COMMAND_ERRORS)
+        return context_archive.run_command(_run, context_archive.arguments(argv), COMMAND_ERRORS)
     except SystemExit as stop:  # argparse has said why
         return stop.code
-    except KeyboardInterrupt:
-        return 130
     finally:
         _warnings_go_to = context_archive.progress = None
 

@@ -1118,6 +1118,7 @@ class TestStockImport:
     @pytest.mark.parametrize("content, problem", [
         ("code,name\nabc,某某\n", "no code or no name in .*abc"), ("a,b\n1,2\n", "no code or no name"),
         ("", "0 shares"), ("[1]", "int"), ("[{", "Expecting"), ("code,name\n600001,甲股份\n600001,乙股份\n", "two names"),
+        ('[{"code": "600519", "name": null}]', "no name"), ('[{"code": "600519", "name": NaN}]', "no name"),
         ("code,name\n000001.SH,上证\n", "0 shares"), ("code,name\n600519,贵州茅台\n", "are missing")])
     def test_an_unusable_file_is_named_and_changes_nothing(self, stock_list, tmp_path, monkeypatch, content, problem):
         before, path = stock_list.read_bytes(), tmp_path / "bad.csv"
@@ -3178,7 +3179,8 @@ class TestArguments:
 
     @pytest.mark.parametrize("words", [
         ["serach", "x"], ["trace", "x"], ["list", "--since", "7"], ["list", "--since", "0000-01-01"],
-        ["--format", "xml"], ["add", "session", "x"], ["recall"]])
+        ["--format", "xml"], ["add", "session", "x"], ["recall"], ["list", "--since", "0001-01-01"],
+        ["stocks", "茅台", "--import", "list.csv"], ["prune", "--keep-days", "-3"]])
     def test_wrong_usage_exits_2_with_a_sentence(self, run, words):
         code, out, err = run(*words)
         assert (code, out) == (2, "") and "error" in err
@@ -3201,8 +3203,7 @@ class TestArguments:
         (["confirm", "99"], "no candidate #99"), (["pending", "--drop", "99"], "no pending entry #99"),
         (["delete", "9" * 30], "错误"), (["add", "preference", " "], "内容是空的"),
         (["summarize", "/nonexistent/talk.json", "--offline"], "/nonexistent/talk.json"),
-        (["import", "/nonexistent/x"], "/nonexistent/x"), (["refresh"], "WYCKOFF_LLM_BASE_URL"),
-        (["stocks", "茅台", "--import", "list.csv"], "只能用一个"), (["prune", "--keep-days", "-3"], "-3")])
+        (["import", "/nonexistent/x"], "/nonexistent/x"), (["refresh"], "WYCKOFF_LLM_BASE_URL")])
     def test_what_fails_exits_1_and_names_the_thing(self, run, words, sentence):
         code, out, err = run(*words)
         assert (code, out, err.count("\n")) == (1, "", 1) and sentence in err
@@ -3334,6 +3335,7 @@ class TestWriting:
         assert (code, out) == (0, "已保存 #1 [decision] 宁德时代 跌破20日线 清仓\n")
         assert memory.get_memory_by_id(1)["codes"] == "300750"
         assert run("add", "decision", "-8%就止损", "--format", "json")[1] == '{"id": 2}\n'
+        assert run("add", "decision", "-不追高", "--format", "json")[1] == '{"id": 3}\n'
         assert run("add", "decision", "宁德时代 跌破20日线 清仓", "--format", "json")[1] == '{"id": 1}\n'
 
     def test_delete_and_prune_say_what_went(self, run):
@@ -3618,6 +3620,18 @@ class TestExportAndImport:
     def test_without_a_database_there_is_nothing_to_export(self, run, home):
         assert run("export")[:2] == (0, "") and not home.exists()
 
+    def test_a_backup_is_not_replaced_by_less(self, run, home, tmp_path, monkeypatch):
+        backup = tmp_path / "backup.jsonl"
+        run("add", "preference", "只在尾盘买入")
+        run("export", str(backup))
+        before = backup.read_bytes()
+        code, _, err = run("export", str(backup), "--home", str(tmp_path / "nowhere"))
+        assert (code, backup.read_bytes()) == (1, before) and "nowhere" in err and "backup.jsonl" in err
+        monkeypatch.setattr(memory.MemoryStore, "export_rows", lambda store: ([], "malformed"))
+        code, _, err = run("export", str(backup))
+        assert (code, backup.read_bytes()) == (1, before) and "malformed" in err
+        assert run("export", str(tmp_path / "other.jsonl"))[0] == 1 and (tmp_path / "other.jsonl").exists()
+
 
 class TestStocksVerb:
     def test_it_says_what_a_text_names_and_why_not(self, run):
@@ -3647,6 +3661,14 @@ class TestDoctor:
         assert (code, [facts["problems"] for facts in report.values()]) == (0, [[]] * len(report))
         assert "还没有数据库" in report["数据库"]["note"] and not home.exists()
 
+    @pytest.mark.skipif(os.name == "nt", reason="no such modes")
+    def test_a_home_behind_a_link_is_looked_at(self, run, home, tmp_path):
+        (tmp_path / "real").mkdir(mode=0o777)
+        (tmp_path / "real").chmod(0o777)
+        home.symlink_to(tmp_path / "real")
+        assert self.look(run)[0] == 1 and self.look(run, "--fix")[0] == 0
+        assert (tmp_path / "real").stat().st_mode & 0o777 == 0o700
+
     def test_a_used_home_is_fine(self, run):
         run("add", "preference", "只在尾盘买入")
         code, report = self.look(run)
@@ -3658,6 +3680,7 @@ class TestDoctor:
         (home / "wyckoff.db").write_bytes(b"no database, but somebody's bytes" * 300)
         code, report = self.look(run, "--fix")
         assert code == 1 and "wyckoff.db" in "".join(report["数据库"]["problems"])
+        assert memory.BROKEN_DATABASE in report["数据库"]["problems"] and "doctor" not in report["数据库"]["problems"][0]
         assert (home / "wyckoff.db").read_bytes() == b"no database, but somebody's bytes" * 300
         for words in (["list"], ["trace", "1"], ["add", "preference", "x"], ["delete", "1"]):
             code, _, err = run(*words)
@@ -3733,6 +3756,10 @@ class TestModelContextProtocol:
         reply, = exchange(self.ask("initialize", protocolVersion=asked, capabilities={}),
                       {"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert (reply["result"]["protocolVersion"], reply["result"]["capabilities"]) == (given, {"tools": {}})
+
+    @pytest.mark.parametrize("id", ["13912345678", "token:123456789abc", 13912345678])
+    def test_an_id_comes_back_as_it_was(self, exchange, id):
+        assert exchange(self.ask("ping", id=id))[0]["id"] == id
 
     def test_a_store_that_cannot_be_read_is_no_empty_one(self, exchange, home):
         home.mkdir()
@@ -3873,6 +3900,19 @@ class TestConsole:
             raise KeyboardInterrupt
         monkeypatch.setattr(memory.MemoryStore, "list_rows", interrupted)
         assert run("list") == (130, "", "")
+
+    def test_where_nothing_is_and_nothing_can_be_made_nothing_is_remembered(self, run, monkeypatch, caplog):
+        monkeypatch.setattr(context_archive, "ensure_private_dir", mock.Mock(side_effect=PermissionError(13, "no")))
+        for verb in (["list"], ["candidates"], ["pending"], ["rejected"], ["search", "尾盘"]):
+            assert run(*verb) == (0, "（没有记录）\n", "")
+        assert memory.build_memory_context("尾盘") == caplog.text == ""
+        code, _, err = run("add", "preference", "不追高")
+        assert code == 1 and "wyckoff.db" in err and "readonly" in err
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "gbk"])
+    def test_words_that_the_locale_could_not_read_are_read(self, run, encoding):
+        run("add", "preference", "只在尾盘买入".encode(encoding).decode("utf-8" if encoding == "gbk" else "ascii", "surrogateescape"))
+        assert contents() == ["只在尾盘买入"]
 
     @pytest.mark.skipif(os.name == "nt" or os.getuid() == 0, reason="root may write anywhere")
     def test_a_read_only_home_is_read(self, home):
@@ -4115,6 +4155,32 @@ class TestArchives:
         open(meta["messages_path"], "wb").close()
         assert (restore(meta["archive_ref"]), context_archive.import_archives(lines)) == ([], (1, 0))
         assert restore(meta["archive_ref"]) == before and context_archive.import_archives(lines) == (0, 1)
+
+    def test_of_one_that_lost_a_part_the_rest_is_exported_and_an_import_completes_it(self):
+        meta = create(LONGI, "网格", session_id="s")
+        lines, before = list(context_archive.export_archives()), restore(meta["archive_ref"])
+        with open(meta["messages_path"], "rb+") as file:
+            file.truncate(len(file.readline()))
+        with pytest.raises(OSError):
+            list(context_archive.export_archives())
+        damaged = []
+        (line,) = context_archive.export_archives(damaged=damaged)
+        assert damaged == [meta["archive_ref"]] and len(json.loads(line)["messages"]) == 1 < len(before)
+        assert context_archive.import_archives(lines) == (1, 0) and restore(meta["archive_ref"]) == before
+        assert context_archive.import_archives([line]) == (0, 1) and restore(meta["archive_ref"]) == before
+
+    def test_damaged_metadata_are_named(self):
+        meta = archived("网格")
+        open(meta["messages_path"][:-1], "wb").close()
+        damaged = []
+        assert list(context_archive.export_archives(damaged=damaged)) == []
+        assert damaged == [meta["archive_ref"]] == context_archive.damaged_archives()
+
+    def test_damaged_lines_hold_up_no_others(self, tmp_path):
+        archived("网格")
+        damaged, lines = [], list(context_archive.export_archives())
+        counts = context_archive.import_archives([b"\n", b"{}\n", *lines], archive_dir=tmp_path, damaged=damaged)
+        assert counts == (1, 0) and len(damaged) == 1 and "第 2 行" in damaged[0]
 
     def test_a_summary_that_could_not_be_read_again_is_refused_whole(self, home):
         with pytest.raises(OSError, match="summary"):
@@ -4394,6 +4460,18 @@ class TestArchiveCommandLine:
         listed = archive_run(other, "list", "--home", str(home)).out.decode()
         assert meta["archive_ref"] in listed and not other.exists()
 
+    def test_a_backup_is_not_replaced_by_less(self, home, tmp_path):
+        backup = tmp_path / "backup.jsonl"
+        metas = [archived("一"), archived("二")]
+        assert archive_run(home, "export", str(backup)).code == 0
+        before = backup.read_bytes()
+        open(metas[0]["messages_path"], "wb").close()
+        for where in (home, tmp_path / "nowhere"):
+            ended = archive_run(where, "export", str(backup))
+            assert (ended.code, backup.read_bytes()) == (1, before) and "backup.jsonl" in ended.err.decode()
+        ended = archive_run(home, "import", str(backup))
+        assert ended.code == 0 and "1 份归档，已有 1 份" in ended.out.decode()
+
     def test_options_count_before_and_behind_the_verb(self, home):
         archived("别的")
         other = home.parent / "other"
@@ -4655,6 +4733,12 @@ class TestLoading:
         place = build(inside, zipped, **more)
         child = start("-c", self.CODE.format(load=load), "只做比亚迪", cwd=tmp_path, PYTHONPATH=str(place))
         assert finish(child) == (0, b"['002594'] True\n", b"")
+
+    @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+    def test_through_a_link_the_stock_list_is_found(self, build, tmp_path):
+        (tmp_path / "mem.py").symlink_to(build() / "memory.py")
+        ended = finish(start("mem.py", "add", "decision", "比亚迪破位清仓", cwd=tmp_path, PYTHONPATH=str(tmp_path / "app")))
+        assert (ended.code, ended.err) == (0, b"")
 
     @pytest.mark.parametrize("words", [["app/memory.py"], ["-m", "memory"], ["app/context_archive.py"],
                                        ["-m", "context_archive"]])
