@@ -32,7 +32,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import lru_cache, reduce
-from itertools import islice
+from itertools import islice, product
 from operator import concat, or_
 
 __version__ = "1.0.0"
@@ -47,7 +47,7 @@ MAX_DEPTH = 100                 # levels of a message; deeper parts are written 
 MAX_INTEGER = 1 << 8192         # larger integers are written as hexadecimal text: readers refuse long decimals
 TERM_TEXT_CHARS = 50_000        # text of an archive that is read for keywords and company names
 MAX_CODES = MAX_FILES = 50      # per archive
-MAX_KEYWORDS = 240
+MAX_KEYWORDS = 2_000            # pairs of characters: of the users' words of some hundred messages
 MAX_TERM_CHARS = 64             # longer words are keys or hashes, nobody asks for them
 MAX_META_BYTES = 5_000_000      # a larger metadata file counts as damaged: reading it would cost every search
 INDEX_TEXT_CHARS = 40_000       # of keywords, files and summary that can be found
@@ -58,7 +58,7 @@ RECALL_CODES = 5
 HISTORY_PAGE_CHARS = 12_000     # text in one answer of query_history
 TABLE_CELL_CHARS = 300
 INDEX_NAME = ".index.sqlite3"
-INDEX_VERSION = 4               # raise it when terms or tables change: the index is then built anew
+INDEX_VERSION = 5               # raise it when terms or tables change: the index is then built anew
 INDEX_TIMEOUT_S = 0.25          # wait so long for a locked index, then read the files
 INDEX_CACHE_KIB = 16_384        # while it is written
 SETTLES_S = 0.1                 # a folder that changed so recently is listed again,
@@ -92,7 +92,11 @@ _INVISIBLE = Pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u
                      "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]")
 _FULL_WIDTH = Pattern("[０-９Ａ-Ｚａ-ｚ]")
 _HALF_WIDTH = {code: code - 0xfee0 for code in range(0xff01, 0xff5f)}
-_TOKEN = Pattern("[\u3400-\u9fff]{2,}|[a-z0-9_]+(?:[./-][a-z0-9_]+)*")
+_TOKEN = Pattern("[\u3400-\u9fff]{2,}|[a-z0-9_]+(?:[./+-][a-z0-9_]+)*")
+# K线, 做T: one letter beside a character. Two patterns take half of the time of one that looks ahead.
+_LETTER_FIRST, _LETTER_LAST = Pattern("[a-z](?<![a-z].)[\u3400-\u9fff]"), Pattern("[\u3400-\u9fff][a-z](?![a-z])")
+# JSON as other programs write it, within JSON with more than one backslash.
+_ESCAPED = Pattern(r"\\{1,3}u([3-9][0-9a-fA-F]{3}|[fF]{2}[0-9a-fA-F]{2})")
 _FILE = Pattern(r"(?a)(?<![\w./-])[\w./-]{1,200}\.(?:md|txt|csv|jsonl?|ya?ml|toml|log|py|ipynb|sql|db|"
                 r"parquet|xlsx?|docx?|pdf|html?|png|jpe?g)(?![\w/-])")
 # Six digits that begin like a share, fund or convertible bond, and are no amount, decimal or part of a longer one.
@@ -142,16 +146,23 @@ def decode_text(data: bytes) -> str:
     return min(texts, key=lambda text: text.count("\ufffd"))
 
 
+def unescaped(text: str) -> str:
+    """The text with the Chinese characters that JSON wrote as \\u5bc6."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "\\u" in text else text
+
+
 def _tokens(text: str) -> list:
+    text = unescaped(text)
     if not text.isascii() and _FULL_WIDTH.search(text):
         text = unicodedata.normalize("NFKC", text)
-    return _TOKEN.findall(text.lower())
+    text = text.lower()
+    return _TOKEN.findall(text) + _LETTER_FIRST.findall(text) + _LETTER_LAST.findall(text)
 
 
 def _token_terms(token: str):
     if token[0] >= "\u3400":
         return map(concat, token, token[1:])
-    parts = [token] if token.isidentifier() else dict.fromkeys([token, *re.split("[./-]", token)])
+    parts = [token] if token.isidentifier() else dict.fromkeys([token, *re.split("[./+-]", token)])
     return [part for part in parts if 1 < len(part) <= MAX_TERM_CHARS]
 
 
@@ -176,12 +187,25 @@ code_resolver = codes_in_text
 progress = None
 
 
+def _parts(message: dict) -> list:
+    content = message.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, (list, tuple)) else []
+
+
+def _results(message: dict) -> list:
+    """The texts of what tools gave, as parts of a turn (Anthropic) or as a message of their own (OpenAI's Responses)."""
+    return [message_text(message.get("output")), *(message_text(part) for part in _parts(message) if "content" in part)]
+
+
 def extract_archive_terms(messages, summary: str = "") -> dict:
     """What an archive is found by, {"codes": [...], "files": [...], "keywords": [...]}; users' own words first."""
     fields = [message if isinstance(message, dict) else {"content": message} for message in messages]
-    users = [summary, *(message_text(message) for message in fields if message.get("role") == "user")]
-    others = [message_text(message) for message in fields if message.get("role") != "user"]
-    calls = [str(message.get("tool_calls", "")) for message in fields]
+    texts = [(message.get("role") == "user", message_text(message) or message_text(message.get("parts")))
+             for message in fields]  # Gemini's parts
+    users = [summary, *(text for own, text in texts if own)]
+    others = [text for own, text in texts if not own] + [text for message in fields for text in _results(message)]
+    calls = [str([value for key, value in message.items() if key not in ("role", "content")]) + str(
+        [part for part in _parts(message) if part.get("type") == "tool_use"]) for message in fields]
     said = "\n".join(users)
     own = said[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
@@ -198,42 +222,55 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
-          b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza").split()
-_HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]"), Pattern("[０-９]")
+          b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza xai- npm_ "
+          b"sk_live sec webhooks day.app :aa _pass code otp sess --user --cookie \\u").split() + [b" -u ", b" -b "]
+_HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]|动态码"), Pattern("[０-９]")
 # Each of the hints has a letter or a colon, which most Chinese texts have not.
 _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
-                r"|passphrase|passcode|pwd|authorization|cookie|(?<!商用|量子|涨停|财富|流量)密[码碼]|口令|密[钥鑰]|秘钥|令牌"
-                r"|授权码|验证码|(?P<count>token))")
+                r"|(?<=_)pass(?![a-z])|passphrase|passcode|pwd|authorization|auth[_-]?code|verification[ _-]?code|(?<![a-z])otp"
+                r"|cookie|j?sess(?:ionid|data)|(?<!商用|量子|涨停|财富|流量|信创|牛股|股票)密[码碼]|口令|[密私][钥鑰]|秘钥|令牌"
+                r"|授权码|验证码|校验码|动态码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
     (?<![A-Za-z0-9])(?: sk-(?!(?:hynix|on|innovation|telecom)[0-9]{0,4}(?![\w-]))
                           (?:(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}|\w{20,}) | (?:gh[opsru]|gsk)_\w{16,}
                       | github_pat_\w{20,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | A[KS]IA[A-Z0-9]{16}\b
-                      | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,} )
+                      | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,}
+                      | xai-\w{20,} | npm_\w{30,} | sk_live_\w{16,} | SEC[0-9a-f]{64} | [0-9]{8,10}:AA[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
   | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
   | (?i:(?<=hook/)|(?<=[?&]key=)|(?<=ftqq\.com/))[\w-]{16,}
   | (?<=/bot)[0-9]{6,12}:[\w-]{20,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
-  | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@)
+  | (?<=/webhooks/)[0-9]{15,21}/[\w-]{30,} | (?<=api\.day\.app/)\w{16,}
+  | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@) | (?:(?<=sql://)|(?<=gres://)|(?<=redis://)|(?<=mongodb://))[^\s/@:"]{0,64}:[^\s"@]{1,64}(?=@)
+  | (?:(?<=[ ]-u[ ])|(?<=--user[ =]))["']?[^\s:"']{1,64}:(?=[^\s"']{0,64}[A-Za-z])[^\s"']{3,64}
+  | (?:(?<=[ ]-b[ ])|(?<=--cookie[ =]))["']?(?=\w{1,64}=)[^"'\r\n\u0080-\uffff]+
+  | (?:(?<=--token[ ])|(?<=--api-key[ ])|(?<=--password[ ])|(?<=--passwd[ ])|(?<=--secret[ ]))["']?[^\s"']{6,}
+  | (?:(?<=[账帐]号":[ ]")|(?<=[账帐]号":"))[0-9]{8,20}(?=")
   | (?:(?<=[账帐]号)|(?<=邮箱)|(?<=[箱号][\s:为是])|(?<=[箱号][:为是]\s))[\w.+-]{1,64}@[\w-][\w.-]{0,64}\w
   | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)
-    (?![0-9]{1,4}0{6,}(?![0-9]))[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
-  | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\]+
+    (?![0-9]{1,4}0{6,}(?![0-9])|(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])(?![0-9]))[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
+  | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\\u0080-\uffff]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
 _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\()
-      | (?<![a-z])(?:send|push)?key(?=[\s:=是为填]{1,4}[\w.-]{20}))
-    (?: \\{0,3}["']?\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
-      | \s{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一){0,2}
-        (?:就是|[改设换变][成为回]了?|用的是|是|为|用|填|如下)[:\s]{0,3}
+      | (?<![a-z])(?<!cache[ _])(?<!sort[ _])(?<!group[ _])(?<!primary[ _])(?:send|push)?key(?=[\s:=是为填]{1,4}[\w.-]{20}))
+    (?: (?:[(（][^()（）\n]{1,12}[)）])?\\{0,3}["'*`]{0,3}\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
+      | \s{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一|就){0,2}
+        (?:就是|[改设换变][成为回]了?|用的是|是|为|用|填|叫|如下|[贴发]给?你)[:\s]{0,3}
+      | >(?=[^<>\s]{3,64}</) | \s?\|\s?(?=[!-~]{0,40}[0-9][!-~]{0,40}\s?\|) | ["']\s?,\s?["']value["']\s?:\s?
       | (?:(?<=[码碼令钥鑰])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
         (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
       | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
-    \\{0,3} (?: "(?P<double>[^"\r\n\\]+) | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
-             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[])(?:[\u3400-\u9fff]{1,6}(?=[0-9]{3}))?[^\s"'\\,;}\])>&\u0080-\uffff]{3,}) )
+    \\{0,3} (?: (?<=\\)"(?P<escaped>[^"\r\n\\]+) | (?<!\\)"(?P<double>(?:[^"\r\n\\]|\\.)+) | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
+             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[]|(?i:null|true|false|none)\b|/)
+                        (?:[\u3400-\u9fff]{1,6}(?=[0-9]{3}))?
+                        (?: [^\s"'\\,;}\])<>&\u0080-\uffff] | [;)<&](?=[A-Za-z0-9!@#$%^])(?!.\w{1,30}=)
+                          | ,(?=[A-Za-z])(?!.\w{1,30}["']?\s?[=:]) ){3,}) )
 """)
+_COUNT = "[~≈$]?[0-9.,]+[kKmMwW%]?(?:/.{0,8})?"  # of tokens
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
 _SECRET_KEY = Pattern(r"(?:^|[ _.-]|[a-z](?=[A-Z])|[\u3400-\u9fff]|(?i:access|refresh|auth|session))"
                       r"(?i:%s|credentials?|cookies)\Z" % _SECRET_NAME)
@@ -253,7 +290,7 @@ _AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大�
                          r"|money|amt|_mv|_net|cap|(?<![a-z0-9])f[0-9]{1,3}|资金|本金|规模|流通盘|净[买卖]|扣非|[账帐]款|存货|费用|商誉|[特超]?大单"
                          r"|val(?:ue)?|profit|revenue|income|assets?|shares?)"
                          r"[\s:=<>≤≥为是约达至到共有在不大小低高于(\[\"'\\元股万亿)\]]{0,8}\Z|(?:RMB|CNY|[大小低高]于)\s?\Z")
-_ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
+_ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|委托|订单|合同|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
 _ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")
 _AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(?![旦月宵])|股(?![市票东友])|手(?![机续])"
                         r"|[份张](?![\u3400-\u9fff])|港币|人民币|RMB|CNY|万(?![一科分])|亿(?!纬))")
@@ -301,14 +338,18 @@ def _is_private(match, text: str) -> bool:
     return kind == "phone" or likely and not _ID_BEFORE.search(before)
 
 
-def _is_private_field(name: str, value: int) -> bool:
-    """Whether the name says that the integer is a phone, identity or card number, and it looks like one."""
+def _is_private_field(name: str, value) -> bool:
+    """Whether the name says that the digits are a phone, identity or card number, and they look like one."""
     named = any(pattern.search(name) for pattern in _NAMES_BEFORE.values())
-    return named and MASK in mask_secrets("%s %d" % (name, value))
+    return named and MASK in mask_secrets("%s %s" % (name, value))
 
 
 def mask_secrets(text: str) -> str:
     """The text with keys, tokens, passwords, phone, identity and bank card numbers replaced by MASK."""
+    readable = unescaped(text)
+    if readable != text:
+        masked = mask_secrets(readable)
+        return text if masked == readable else masked
     named, numbers = _hints(text)
     plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
     for long in _LONG_NUMBER.finditer(plain) if numbers else ():
@@ -318,10 +359,11 @@ def mask_secrets(text: str) -> str:
         spans += [match.span() for match in _SECRET.finditer(plain)]
         # `token: 4096` is how many words a model read, no secret.
         spans += [match.span(match.lastgroup) for match in _NAMED.finditer(plain)
-                  if not (match["count"] and re.fullmatch("[0-9.,]+[kKmMwW]?", match[match.lastgroup]))]
+                  if not (match["count"] and re.fullmatch(_COUNT, match[match.lastgroup]))]
     for start, end in sorted(spans):
-        if start >= at:
-            pieces += (text[at:start], MASK)
+        if start >= at:  # a number in JSON needs the quotes that the mask has not
+            bare = re.search(r"\"\s{0,2}:\s{0,2}\Z", text[max(0, start - 6):start])
+            pieces += (text[at:start], '"%s"' % MASK if bare else MASK)
         at = max(at, end)
     return "".join(pieces) + text[at:]
 
@@ -352,8 +394,9 @@ def _plain(value, ancestors=()):
             if not (isinstance(item, str) and item.isdigit() and _AMOUNT_BEFORE.search(name)):
                 item = _plain(item, ancestors)
             named = _SECRET_KEY.search(name)
-            secret = named and not (named["count"] and type(item) is int) or (
-                type(item) is int and _is_private_field(name, item))
+            digits = type(item) is int or isinstance(item, str) and item.isdigit()
+            secret = named and not (named["count"] and (type(item) is int or digits and len(item) < 8)) or (
+                digits and _is_private_field(name, item))
             name = "%s#%d" % (name, len(masked)) if name in masked else name
             masked[name] = MASK if item and item is not True and secret else item
     return masked
@@ -694,17 +737,18 @@ def _drop_index(root: str) -> None:
 
 
 def _ranked(conn, root: str, terms: list, session_id, codes) -> Iterator:
-    """Yield archives in scope with their _score, best first, then newest; without terms all of them."""
+    """Yield archives in scope with their _score: those of the codes, then the best, then the newest; all without terms."""
     eligible = _bits(conn, _ALL if session_id in ("", None) else _OF_SESSION + _session_id(session_id))
+    of_stock = reduce(or_, (_bits(conn, code) for code in codes or ()), 0)
     if codes is not None:
-        eligible &= reduce(or_, (_bits(conn, code) for code in (_NO_CODE, *codes)))
+        eligible &= of_stock | _bits(conn, _NO_CODE)
     levels = [eligible]  # levels[n]: those with at least n of the terms
     for term in terms:
         bits = _bits(conn, term)
         levels = [fewer | more & bits for fewer, more in zip([*levels, 0], [eligible, *levels])]
-    better = 0
-    for score in range(len(terms), 0, -1) if terms else (0,):
-        docs, better = levels[score] & ~better, levels[score]
+    levels.append(0)
+    for part, score in product((of_stock, ~of_stock), range(len(terms), 0, -1) if terms else (0,)):
+        docs = part & levels[score] & ~levels[score + 1]
         while docs:
             doc = docs.bit_length() - 1
             docs ^= 1 << doc

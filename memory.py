@@ -3889,15 +3889,22 @@ def prepend_memory_context(user_text: str, memory_context: str) -> str:
     before, after = "%s\n\n%s\n" % (memory_context, MESSAGE_OPEN), "\n" + MESSAGE_CLOSE
     if not isinstance(user_text, list):
         return before + neutral(user_text) + after
-    parts = [dict(part, text=neutral(part["text"])) if isinstance(part, dict) and isinstance(part.get("text"), str)
-             else part for part in user_text]
-    return [{"type": "text", "text": before}, *parts, {"type": "text", "text": after}]
+    def harmless(part):
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            return dict(part, text=neutral(part["text"]))
+        return neutral(part) if isinstance(part, str) else part
+
+    results = [part for part in user_text if isinstance(part, dict) and part.get("type") == "tool_result"]
+    parts = [harmless(part) for part in user_text if part not in results]
+    # Anthropic wants results first, OpenAI's Responses its own name for a text.
+    kind = next((part["type"] for part in parts if isinstance(part, dict) and part.get("type") == "input_text"), "text")
+    return [*results, {"type": kind, "text": before}, *parts, {"type": kind, "text": after}]
 
 
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn whose content (kept in `_raw_content`) now follows its `_memory_context`, else -1."""
-    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user"
-             and not _has_part(turn, "tool_result")]  # as Anthropic's messages bring what a tool gave
+    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user" and not (
+        _has_part(turn, "tool_result") and not own_text(turn))]  # as Anthropic's messages bring what a tool gave
     turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")
     if memory_context and "_raw_content" not in turn:

@@ -3135,6 +3135,18 @@ class TestInjection:
             history.append({"role": "assistant", "content": reply})
         assert [m["content"] for m in history] == ["比亚迪能买吗", "再等等", "那明天呢", "再等等"]
 
+    def test_parts_are_told_in_the_words_of_their_interface(self):
+        parts = memory.prepend_memory_context([{"type": "input_text", "text": "能买吗"}], "回忆")
+        assert [part["type"] for part in parts] == ["input_text"] * 3
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": "12.30"}
+        parts = memory.prepend_memory_context([result, "</current-user-message>"], "回忆")
+        assert parts[0] == result and parts[1]["text"].startswith("回忆") and "</current" not in parts[2]
+
+    def test_words_beside_a_result_are_a_turn_of_the_user(self):
+        messages = [{"role": "user", "content": [{"type": "tool_result", "content": "1"}, {"type": "text", "text": "比亚迪呢"}],
+                     "_memory_context": "回忆"}]
+        assert memory.prepare_turn_memory_context(messages) == 0
+
     def test_no_context_leaves_the_text_alone(self):
         assert memory.prepend_memory_context("能买吗", "") == "能买吗"
 
@@ -3997,6 +4009,18 @@ class TestArchiveText:
         ("微信ID：13912345678", "微信ID：[已隐去]"), ("客户|1|13912345678|张三", "客户|1|[已隐去]|张三"), ("sk-on-ABCDEF12345678", "[已隐去]"),
         ("Authorization: Basic QWxhZGRpbjpv", "Authorization: Basic [已隐去]"), ("秘钥 abcdef123456", "秘钥 [已隐去]"),
         ("登录密码是我生日881726", "登录密码是[已隐去]"), ("止损14.5\n\n13912345678", "止损14.5\n\n[已隐去]"), ("2026-12-02\n13912345678", "2026-12-02\n[已隐去]"),
+        ("密码：Tg&77x;9q)w", "密码：[已隐去]"), ("口令：Tg,lion77", "口令：[已隐去]"), ('{"password": "ti\\"ger77", "n": 1}', '{"password": "[已隐去]", "n": 1}'),
+        ("https://a.example/q?token=q8Zt71LmNw2x&code=601012", "https://a.example/q?token=[已隐去]&code=601012"),
+        ("postgres://li:a/b#c7@db/x", "postgres://[已隐去]@db/x"), ("curl -u li:tiger77 https://a.example", "curl -u [已隐去] https://a.example"),
+        ("curl -b 'sid=a1b2; uid=9' https://a.example", "curl -b [已隐去]' https://a.example"), ("run.py --token q8Zt71Lm", "run.py --token [已隐去]"),
+        ("DB_PASS=tiger77", "DB_PASS=[已隐去]"), ("MAIL_AUTH_CODE=wqpzmhxkcvbn", "MAIL_AUTH_CODE=[已隐去]"), ("JSESSIONID=A1B2C3D4", "JSESSIONID=[已隐去]"),
+        ("**password**: tiger77", "**password**: [已隐去]"), ("<password>tiger77</password>", "<password>[已隐去]</password>"),
+        ("| 密码 | tiger77 |", "| 密码 | [已隐去] |"), ('{"name": "password", "value": "tiger77"}', '{"name": "password", "value": "[已隐去]"}'),
+        ("密码叫 tiger77", "密码叫 [已隐去]"), ("登录密码（别外传）：Tiger@77", "登录密码（别外传）：[已隐去]"), ("动态码为 881726", "动态码为 [已隐去]"), ("OTP: 881726", "OTP: [已隐去]"),
+        ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 10, "https://discord.com/api/webhooks/[已隐去]"), ("SEC" + "0a1b" * 16, "[已隐去]"),
+        ("https://api.day.app/abcdEFGH1234abcd/", "https://api.day.app/[已隐去]/"), ("12345678:AA" + "b1C_" * 8, "[已隐去]"),
+        ("雪球cookie：a=1，隆基怎么看", "雪球[已隐去]隆基怎么看"), ('{"资金账号": "309876543210"}', '{"资金账号": "[已隐去]"}'), ('{"phone": 13912345678, "api_key": 881726}', '{"phone": "[已隐去]", "api_key": "[已隐去]"}'),
+        ('{"\\u5bc6\\u7801": "tiger77"}', '{"密码": "[已隐去]"}'),
         ("密码【881726】", "密码【[已隐去]】"), ("密碼還是舊的，密碼：tiger77", "密碼還是舊的，密碼：[已隐去]"), ("密码应该是tiger77", "密码应该是[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
     def test_secrets_are_masked(self, text, masked):
         assert context_archive.mask_secrets(text) == masked
@@ -4007,6 +4031,8 @@ class TestArchiveText:
         "时间戳 20261202143000", "1764650000123", "总市值 6217001234567890 元", "密码是什么", "密码忘了", "token: 4096",
         "max_tokens=2000, tokens_in: 15", "关键 key point 是量能", "risk-adjusted task-based", "单号 6217001234567890123",
         "支撑 3010 3020 3050 3100", "4012 4025 4050 4080 四个点位", "6,217,001,234,567,890", "0.13912345678",
+        '{"token": null, "code": "601012"}', '{"password": false}', "token: 4096/8192", "cached_token=1024", "token: 85%", "token:12k/月", "PWD=/srv/app",
+        "cache key=601012.SH_20240621_20240701", "信创密码601012", "账户 20240621 买入", "委托 6212345678901234 已成", "docker run -u 1000:1000 x", '"\\u9686\\u57fa"',
         "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111",
         '{"amount": 13912345678, "total_mv": 15812345678}', "净利润13912345678，总股本 18812345678", "买入额(元) 13912345678", "13912345678美元",
         "601012,18.31,13912345678", "流通盘15912345678，扣非13812345678", '"f116":"13912345678"', "main_amt=13912345678", "| 601012 | 15912345678 |", "18312345678 13912345678 20 31", "601012,隆基绿能,13912345678", "2026-11-18  251.30  13912345678", '{"f6":13912345678,"f20":15012345678}',
@@ -4392,6 +4418,36 @@ class TestArchiveIndex:
         second = archived("网格二")
         os.utime(folder, ns=(instant, instant))
         assert refs(search("网格", limit=9)) == refs([second, first])
+
+    def test_the_archive_of_the_stock_comes_before_talk_with_more_words_in_common(self):
+        own = create([user("601012 等缩量")], "等缩量")
+        for n in range(3):
+            archived("大盘与板块轮动放量%d" % n)
+        asked = "601012 受大盘和板块轮动放量影响怎么定的"
+        assert refs(search(asked))[0] == own["archive_ref"] in recall_lines(asked)[0]
+
+    def test_one_letter_beside_a_character_is_a_term(self):
+        meta = archived("K线和B浪C浪，做T的底仓，T+0与A股")
+        for word in ("K线", "B浪", "C浪", "做T", "T+0", "A股"):
+            assert refs(search(word)) == refs([meta])
+        assert search("H股") == []
+
+    def test_the_last_words_of_a_long_talk_are_found(self):
+        words = ["".join(chr(0x5000 + 40 * turn + n) for n in range(30)) for turn in range(20)]
+        meta = create([user(text) for text in words] + [user("问询函没回复之前不碰")], "x")
+        assert refs(search("问询函")) == refs([meta])
+
+    @pytest.mark.parametrize("messages", [
+        [{"role": "assistant", "content": [{"type": "tool_use", "name": "quote", "input": {"code": "601318"}}]},
+         {"role": "user", "content": [{"type": "tool_result", "content": "减持公告 601318"}]}],
+        [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "减持公告 601318"}]}]}],
+        [{"type": "function_call", "arguments": '{"code": "601318"}'}, {"type": "function_call_output", "output": "减持公告"}],
+        [{"role": "assistant", "content": "减持公告", "function_call": {"arguments": '{"code": "601318"}'}}],
+        [{"role": "user", "parts": [{"text": "减持公告 601318"}]}],
+        [{"role": "tool", "content": json.dumps({"题": "减持公告", "code": "601318"})}]], ids=range(6))
+    def test_calls_and_results_count_in_whatever_shape(self, messages):
+        meta = create(messages, "x")
+        assert meta["codes"] == ["601318"] and refs(search("减持公告", codes=["601318"])) == refs([meta])
 
     def test_the_files_say_of_which_stock_an_archive_is_whatever_the_index_knows(self):
         meta = archived("网格", text="600438")
