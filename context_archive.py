@@ -223,7 +223,8 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
 # Archives hold megabytes and secrets are rare: the patterns for them run only on a text with a hint or a long number.
 _HINTS = (b"sk- key hook :// token secret passw passphrase passcode pwd bearer authorization cookie credential pro_api "
           b"services/ gsk_ ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ glpat- hf_ akia asia akid ltai xox xapp eyj aiza xai- npm_ "
-          b"sk_live sec webhooks day.app :aa _pass code otp sess --user --cookie \\u").split() + [b" -u ", b" -b "]
+          b"sk_live webhooks day.app :aa _pass auth_code auth-code authcode verification otp sessionid sessdata "
+          b"--user --cookie \\u").split() + [b" -u ", b" -b "]
 _HINT_CHARS, _WIDE_DIGITS = Pattern("[密钥鑰令授验账帐箱]|动态码"), Pattern("[０-９]")
 # Each of the hints has a letter or a colon, which most Chinese texts have not.
 _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]){10}")
@@ -265,7 +266,7 @@ _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\()
         (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
       | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
     \\{0,3} (?: (?<=\\)"(?P<escaped>[^"\r\n\\]+) | (?<!\\)"(?P<double>(?:[^"\r\n\\]|\\.)+) | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
-             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[]|(?i:null|true|false|none)\b|/)
+             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[]|(?i:null|true|false|none)\b|[/,;)<&])
                         (?:[\u3400-\u9fff]{1,6}(?=[0-9]{3}))?
                         (?: [^\s"'\\,;}\])<>&\u0080-\uffff] | [;)<&](?=[A-Za-z0-9!@#$%^])(?!.\w{1,30}=)
                           | ,(?=[A-Za-z])(?!.\w{1,30}["']?\s?[=:]) ){3,}) )

@@ -4017,7 +4017,7 @@ class TestArchiveText:
         ("**password**: tiger77", "**password**: [已隐去]"), ("<password>tiger77</password>", "<password>[已隐去]</password>"),
         ("| 密码 | tiger77 |", "| 密码 | [已隐去] |"), ('{"name": "password", "value": "tiger77"}', '{"name": "password", "value": "[已隐去]"}'),
         ("密码叫 tiger77", "密码叫 [已隐去]"), ("登录密码（别外传）：Tiger@77", "登录密码（别外传）：[已隐去]"), ("动态码为 881726", "动态码为 [已隐去]"), ("OTP: 881726", "OTP: [已隐去]"),
-        ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 10, "https://discord.com/api/webhooks/[已隐去]"), ("SEC" + "0a1b" * 16, "[已隐去]"),
+        ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 10, "https://discord.com/api/webhooks/[已隐去]"), ("加签密钥，SEC" + "0a1b" * 16, "加签密钥，[已隐去]"),
         ("https://api.day.app/abcdEFGH1234abcd/", "https://api.day.app/[已隐去]/"), ("12345678:AA" + "b1C_" * 8, "[已隐去]"),
         ("雪球cookie：a=1，隆基怎么看", "雪球[已隐去]隆基怎么看"), ('{"资金账号": "309876543210"}', '{"资金账号": "[已隐去]"}'), ('{"phone": 13912345678, "api_key": 881726}', '{"phone": "[已隐去]", "api_key": "[已隐去]"}'),
         ('{"\\u5bc6\\u7801": "tiger77"}', '{"密码": "[已隐去]"}'),
@@ -4040,7 +4040,7 @@ class TestArchiveText:
         "token = tokenizer.encode(text)", 'api_key = os.environ["KEY"]', "流量密码:601012", "委托号：12345678，账户正常", '[["20261119",13912345678]]', "两市成交13912345678",
         "https://a.example/services/stock/daily/sh601012daily", "601012 20261119 1455 18.31", "139 1234 5678 20 31", "收139 量12345678", "订单号13912345678", "token: 12.5k", "商用密码：603232",
         "存货：13912345678", "2026-12-02 13912345678", "600036  招商银行  13912345678", "|12-02|13912345678|", "大单:13912345678",
-        "call_679142034569142416", "the key is to wait for volume", "密码用完了",
+        "call_679142034569142416", "the key is to wait for volume", "密码用完了", "忘了密码,help me", "密码;hello world",
         "账户30000000，不融资", "601012 18.31 13912345678", "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
         assert context_archive.mask_secrets(text) == text
