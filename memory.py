@@ -3308,7 +3308,7 @@ _RULE_WHATEVER = Pattern("没什么|哪[只个天][^，]{1,8}(?:我就|就把|�
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
 _RULE_ONCE = Pattern(r"^把[^，]{1,8}[卖清抛出][仓光完]?[了掉]*$|[买卖加减补]\d+[股手]|^(?:数量|价格?|其[他余]|剩下)[^，]{0,3}[不别]动"
     r"|(?:止[损盈]|挂|放|设|改)[^，\d]{0,3}\d{1,4}\.\d+$|今[天日晚早儿]|刚[才刚买卖加减跌涨看说建进清]|昨(?!收|日?收盘价?[上下的])|[前后]天|明[天早儿]|[这一待等]会"
-    "|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次|这[次回把单笔波只票]|这[两几]天|(?<!的)那[次只票]|已经|^我?(?:那就?(?![几些种段])|之前|以前)"
+    r"|[本这]轮|这个?月|最近[一两三半\d]个?[月周]|\d月\d+[日号]?[之以]?前|让它|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次|这[次回把单笔波只票]|这[两几]天|(?<!的)那[次只票]|已经|^我?(?:那就?(?![几些种段])|之前|以前)"
     r"|先[不别放]|还有|[离快][止到]|(?<![到破于过])成本[价大]?[\d是在才约概]|(?<![到过])了" + _RULE_NUM
     + r"[成只手笔]|\d[块元]\d|(?<![不没])[到破踩上在按]\d{1,4}(?:\.\d+)?(?![\d.日周月年天%％点个成倍亿万只笔次家档:：分]|字"
     "|以[上下内])|^我?以后再(?![也不])|(?<!前先)帮我|浮[亏盈](?!回吐|[超达到]|[^，]*[就会才再先])|(?<![哪一每])只[^，]{0,3}了"
@@ -3316,13 +3316,20 @@ _RULE_ONCE = Pattern(r"^把[^，]{1,8}[卖清抛出][仓光完]?[了掉]*$|[买�
     "|(?<!再也)(?<![都给就])[不只就也我][再要想会]?(?:持有|[买卖加减清割接追走要用看拿留砍换碰])[仓光完]?了$")
 _RULE_ALWAYS = Pattern("每(?:个?[周天日月次季年笔]|[逢到跌涨])|永远")  # 每周五给我本周的清单
 _RULE_BARE = Pattern("(?:所以|那)?[我就那]{0,2}[不别][再要想会]?(?:[买卖走割换接追看做加减进留动]|[加减清开补]仓|进场|下单)的?")
+# What he finds wrong with it: a fault of his, an opinion of a rule.
+_RULE_FAULT = Pattern("毛病|坏习惯|[要得该]改|改不掉|做不到|学不会|迟早|太(?:高|死板|松|紧|严|保守|激进)了?$|会错过|是小狗|有钱了|都死|不是从不|没有?从不|一买就跌"
+                      "|亏了很多")
+# What may limit the rule before it, and the field that a rule belongs to: then the user is asked.
+_RULE_LIMIT = Pattern("^(?:除|但|不过|可(?!转)|当然|只有|也许|可能|好像|前提)|除外|例外|不适用|不算|另说|另当别论|看情况|可以|不限|不执行|会补|^还有")
+_RULE_OTHERS, _RULE_PEOPLE = Pattern("[^，]{1,8}的(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[:：])"), Pattern(_SPEECH_PEOPLE)
+_RULE_FIELD = Pattern("牛市|熊市|震荡市|[长中短超]线|创业板|科创板|北交所|主板|港股|美股|转债|ETF|两融|财报季|周[一二三四五](?!.?[定])|亏损?时|盈利时|板块|概念股|账户")
 # What is taken off: how people begin (嗯，对了，我跟你说) and end a spoken sentence, and 我 where it is only the subject.
 _RULE_FILLER = Pattern("^(?:(?:" + _RULE_KEEP.pattern + "|嗯+|[哦呃额啊哎]|那个(?=我|$)|其实|另外|还有|对了|然后|再有|再一个|再者|顺便|首先|其次|最后|总之|而且|并且|同时|但是?|不过|说实话"
     "|说白了|老实说|告诉你|我?跟你说(?:一下|过)?|你?[要得]?(?:给我|帮我)?记(?:住|好|牢|着|一下|下来)|注意|补充一?[下点条]?|我?觉得|我这个?人"
-    "|[^，]{0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)|我?(?:以后|今后|往后)都?(?![给帮]我)"
+    "|(?:我|自己|个人|本人|交易|操作|投资|买卖|[这那]?几?[一两三四五]?[条个]|以下|定|有|立|给|的){0,6}(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[^，:：]{0,6}[:：])|我?从?(?:今天|现在|明天)(?:起|开始)|我?(?:以后|今后|往后)都?(?![给帮]我)"
     r"|第[一二三四五][条点]|[-*•·]|\d{1,2}[.、)）](?!\d))[:：、]*){1,4}")
 _RULE_TAIL = Pattern("(?:(?<![没算不得])了|[啊哈哦呀嘛呗吧]|就行|就好|就可以|的话|来着|知道吧|懂吧){1,3}$")
-_RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪])我(?!们|国)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持割减清]))?")
+_RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪听骂劝])我(?!们|国|的账户|自己的|[爸妈哥姐弟妹儿]|媳妇|老[婆公]|同[事学]|朋友|家)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持割减清]))?")
 _RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
 _RULE_GAP = Pattern("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
 
@@ -3351,13 +3358,20 @@ def extract_offline(messages) -> list:
 
 def _rules_of_turn(text):
     """Return {content: (type, sure)}. A rule takes along the conditions before it and its reason after it."""
-    rules, waiting, before, is_open, daily, marked, begun, about = [], [], [], False, False, False, 0, []
+    rules, waiting, before, is_open, daily, marked, begun, about, last = [], [], [], False, False, False, 0, set(), 0
     for own, raw in _speech_user(text.translate(str.maketrans("，！？；：\n", ",!?;:。"))):
         raw = raw.replace(",", "，")
         kind, clause, sure = _rule_clause(raw.strip("，。!;"), waiting, daily)
         marked = marked or kind == "mark" or bool(own and _RULE_KEEP.match(raw))
-        if own and kind in ("rule", "when", "mark"):
-            about += resolve_stock_codes(raw)
+        if own and kind != "ask":
+            about.update(resolve_stock_codes(raw))
+        if own and kind in ("plain", "none", "once"):
+            about.update(_RULE_FIELD.findall(raw))
+        if own and _RULE_LIMIT.search(raw.lstrip("，")):  # of the rule before it, also in the sentence before
+            for rule in rules[last if begun == len(rules) else begun:]:
+                rule[2] = sure = None
+        if own and _RULE_FAULT.search(raw) and (kind == "rule" or len(rules) > begun):
+            kind = "retracted"
         if kind == "mark" and before and len(rules) == begun:  # 金额用万元做单位，以后都这样
             rules.append(["preference", "，".join(before), True])
         if kind == "retracted" or kind == "ask" and not re.search("[这那][只票个]|它|今天|现在|帮我", raw):
@@ -3368,7 +3382,7 @@ def _rules_of_turn(text):
             is_open = kind == "rule"
             if not re.match("这[是叫]", clause):         # 这是规矩 says nothing more
                 rules[-1][1] += "，" + clause
-            rules[-1][2] |= is_open and sure
+            rules[-1][2] = rules[-1][2] is not None and (rules[-1][2] or is_open and sure)
         elif kind == "rule":
             # 浮盈回吐三分之一，一律减半: what has no subject of its own is about what was just said.
             subject = before[-1:] if not waiting and _RULE_NO_SUBJECT.match(clause) else waiting
@@ -3380,10 +3394,16 @@ def _rules_of_turn(text):
         if not raw.endswith("，"):
             if is_open and waiting:                      # a reason that only looked like a condition
                 rules[-1][1] += "，" + waiting[0]
-            waiting, before, is_open, daily, begun = [], [], False, False, len(rules)
-    # 比亚迪跌破60日线减半；涨停打开就卖: whether the second one is about that stock, too, only the user can say.
-    return {content: (kind, (sure or marked) and not (about and not resolve_stock_codes(content)))
+            last, begun = begun if len(rules) > begun else last, len(rules)
+            waiting, before, is_open, daily = [], [], False, False
+    return {content: (kind, (sure or marked and sure is not None) and not _is_doubtful(content, about))
             for kind, content, sure in rules if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
+
+
+def _is_doubtful(content, about):
+    """Tell whether only the user can say for whom a rule holds: 比亚迪跌破60日线减半；涨停打开就卖. 某某的规矩是 …"""
+    named = {*resolve_stock_codes(content), *_RULE_FIELD.findall(content)}
+    return bool(about and not named or not named and _RULE_OTHERS.match(content) or _RULE_PEOPLE.search(content))
 
 
 def _rule_clause(clause, has_condition, daily):
