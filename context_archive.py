@@ -49,6 +49,7 @@ TERM_TEXT_CHARS = 50_000        # text of an archive that is read for keywords a
 MAX_CODES = MAX_FILES = 50      # per archive
 MAX_KEYWORDS = 2_000            # pairs of characters: of the users' words of some hundred messages
 MAX_TERM_CHARS = 64             # longer words are keys or hashes, nobody asks for them
+ARRAY_CHARS = 2_000             # of numbers that are one array
 MAX_META_BYTES = 5_000_000      # a larger metadata file counts as damaged: reading it would cost every search
 INDEX_TEXT_CHARS = 40_000       # of keywords, files and summary that can be found
 QUERY_EDGE_CHARS = 2_000        # of a long question the beginning and the end are read
@@ -210,7 +211,8 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
     own = said[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
     # The resolver knows what is no code (本金100000), and is too slow for megabytes.
-    codes = [*code_resolver(own), *codes_in_text("\n".join([said[TERM_TEXT_CHARS:], *others, *calls]))]
+    advised = "\n".join(message_text(message) for message in fields if message.get("role") == "assistant")
+    codes = [*code_resolver(own), *code_resolver(advised[:TERM_TEXT_CHARS]), *codes_in_text("\n".join([said[TERM_TEXT_CHARS:], *others, *calls]))]
     files = _FILE.findall(own + "\n" + rest)
     often = [Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS) for text in (own, rest)]
     keywords = _telling(term for counted in often for term, _count in counted)
@@ -231,7 +233,7 @@ _HINT_LETTERS, _HINT_NUMBER = Pattern(rb"[a-z:]"), Pattern(rb"[0-9](?:[ -]?[0-9]
 # 商用密码 is a sector and 涨停密码 a manner of speaking.
 _SECRET_NAME = (r"(?:(?:api|app|access|private)[ _-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d"
                 r"|(?<=_)pass(?![a-z])|passphrase|passcode|pwd|authorization|auth[_-]?code|verification[ _-]?code|(?<![a-z])otp"
-                r"|cookie|j?sess(?:ionid|data)|(?<!商用|量子|涨停|财富|流量|信创|牛股|股票)密[码碼]|口令|[密私][钥鑰]|秘钥|令牌"
+                r"|cookie|j?sess(?:ionid|data)|(?<!商用|量子|涨停|财富|流量|信创|牛股|股票|国产|主力|上涨|低吸|选股|操盘|操作|盈利|纪律)(?:密[码碼]|口令)|[密私][钥鑰]|秘钥|令牌"
                 r"|授权码|验证码|校验码|动态码|(?P<count>token))")
 _SECRET = Pattern(r"""(?xa)
     (?<![A-Za-z0-9])(?: sk-(?!(?:hynix|on|innovation|telecom)[0-9]{0,4}(?![\w-]))
@@ -240,37 +242,42 @@ _SECRET = Pattern(r"""(?xa)
                       | (?:LTAI|AKID)[A-Za-z0-9]{12,} | x(?:ox[abeoprs]|app)-[\w-]{8,} | AIza[\w-]{30,}
                       | xai-\w{20,} | npm_\w{30,} | sk_live_\w{16,} | SEC[0-9a-f]{64} | [0-9]{8,10}:AA[\w-]{30,} )
   | (?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?
-  | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----[\w+/=\s\\]*
+  | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----(?:[\w+/=\s]|\\[nr])*
   | (?i:(?<![a-z])bearer)\s{1,4}(?:(?=[\w.~+/=-]{0,40}[0-9])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})
   | (?i:(?<=hook/)|(?<=[?&]key=)|(?<=ftqq\.com/))[\w-]{16,}
   | (?<=/bot)[0-9]{6,12}:[\w-]{20,} | (?<=/services/)T\w{2,12}/B\w{2,12}/\w{12,}
   | (?<=/webhooks/)[0-9]{15,21}/[\w-]{30,} | (?<=api\.day\.app/)\w{16,}
-  | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@) | (?:(?<=sql://)|(?<=gres://)|(?<=redis://)|(?<=mongodb://))[^\s/@:"]{0,64}:[^\s"@]{1,64}(?=@)
-  | (?:(?<=[ ]-u[ ])|(?<=--user[ =]))["']?[^\s:"']{1,64}:(?=[^\s"']{0,64}[A-Za-z])[^\s"']{3,64}
-  | (?:(?<=[ ]-b[ ])|(?<=--cookie[ =]))["']?(?=\w{1,64}=)[^"'\r\n\u0080-\uffff]+
-  | (?:(?<=--token[ ])|(?<=--api-key[ ])|(?<=--password[ ])|(?<=--passwd[ ])|(?<=--secret[ ]))["']?[^\s"']{6,}
+  | (?<=://)[^\s/@:"']{0,64}:[^\s/"']{1,64}(?=@) | (?:(?<=sql://)|(?<=gres://)|(?<=redis://)|(?<=mongodb://))[^\s/@:"]{0,64}:(?![0-9]{2,5}[/?,])[^\s"@]{1,64}(?=@)
+  | (?:(?<=[ ]-u[ ])|(?<=--user[ =]))\\{0,3}["']?[^\s:"'\\]{1,64}:(?=[^\s"'\\]{0,64}[A-Za-z]|[0-9]{6})[^\s"'\\]{3,64}
+  | (?:(?<=[ ]-b[ ])|(?<=--cookie[ =]))\\{0,3}["']?(?=\w{0,32}(?:sess|sid|tok|auth|key|jwt)\w{0,32}=)[^"'\\\r\n\u0080-\uffff]+
+  | (?:(?<=--token[ ])|(?<=--api-key[ ])|(?<=--password[ ])|(?<=--passwd[ ])|(?<=--secret[ ]))\\{0,3}["']?[^\s"'\\]{6,}
   | (?:(?<=[账帐]号":[ ]")|(?<=[账帐]号":"))[0-9]{8,20}(?=")
   | (?:(?<=[账帐]号)|(?<=邮箱)|(?<=[箱号][\s:为是])|(?<=[箱号][:为是]\s))[\w.+-]{1,64}@[\w-][\w.-]{0,64}\w
   | (?:(?<=[账帐]号)|(?<=账户)|(?<=[号户][\s:为是])|(?<=[号户][:为是]\s))(?<![单编托同交]号.)
     (?![0-9]{1,4}0{6,}(?![0-9])|(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])(?![0-9]))[0-9]{8,20}(?![0-9.]|,[0-9]{3}(?![0-9])|\s?[元万亿股手])
-  | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=[!-~]{1,100}=)[^\r\n"'\\\u0080-\uffff]+
+  | (?i:(?<![a-z])cookie)["']?\s{0,4}:\s{0,4}(?=["']?[\w.-]{1,64}=)[^\r\n"'\\\u0080-\uffff]+
 """)
 # A name, then `:`, `=`, 是 …, or for a password or a long value nothing, then the value.
 _NAMED = Pattern(r"(?x)(?i:" + _SECRET_NAME + r"""|pro_api(?=\()
       | (?<![a-z])(?<!cache[ _])(?<!sort[ _])(?<!group[ _])(?<!primary[ _])(?:send|push)?key(?=[\s:=是为填]{1,4}[\w.-]{20}))
-    (?: (?:[(（][^()（）\n]{1,12}[)）])?\\{0,3}["'*`]{0,3}\s{0,4}(?::|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
-      | \s{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一|就){0,2}
+    (?: (?:[(（][^()（）\n]{1,12}[)）])?\\{0,3}["'*`]{0,3}\]?\s{0,4}(?::=?|=>?)\s{0,4} (?:(?i:bearer|basic|token)\s{1,4})?
+      | [ \t]{0,2}(?:我|还|应该|一直|已经?|现在|目前|都|统一|就){0,2}
         (?:就是|[改设换变][成为回]了?|用的是|是|为|用|填|叫|如下|[贴发]给?你)[:\s]{0,3}
-      | >(?=[^<>\s]{3,64}</) | \s?\|\s?(?=[!-~]{0,40}[0-9][!-~]{0,40}\s?\|) | ["']\s?,\s?["']value["']\s?:\s?
-      | (?:(?<=[码碼令钥鑰])\s{0,2} | (?<=[dD])\s{1,2} | (?<=[a-zA-Z])\s{1,2}[iI][sS]\s{1,2})
-        (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})
-      | \s{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{16}) | (?=【[!-~]{4}) )
-    \\{0,3} (?: (?<=\\)"(?P<escaped>[^"\r\n\\]+) | (?<!\\)"(?P<double>(?:[^"\r\n\\]|\\.)+)
-             | '(?P<single>[^'\r\n\\]+) | [“「『‘【](?P<quoted>[^”」』’】\r\n]+)
-             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[]|(?i:null|true|false|none)\b|[/,;)<&])
+      | >(?=[^<>\s]{3,64}</) | [ ]?\|[ ]?(?=[!-~]{0,40}[0-9][!-~]{0,40}[ ]?\|)(?![0-9]{6}[ ]?\|) | ["']?[ ]?,?\s{0,12}["']?value["']?[ ]?[:=][ ]?
+      | ["'],[ ]?(?=["'][^"'\s]{0,40}[0-9])
+      | (?: (?<=[码碼令钥鑰])[ \t]{0,2} | (?<=[dD])[ \t]{1,2} | (?<=[a-zA-Z])[ \t]{1,2}[iI][sS][ \t]{1,2})
+        (?=[!-~]{0,40}[0-9]|[a-z]{12})(?=[!-~]{4})(?!(?:00[0-3]|30[0-2]|60[0135]|68[89])[0-9]{3}(?![0-9]))
+      | [ \t]{1,2}(?=[A-Za-z_-]{0,60}[0-9])(?=[A-Za-z0-9_-]{20}) | \((?=["'][!-~]{0,40}[0-9]) | (?=【[!-~]{4}) )
+    (?! \\{0,3}["']?(?:[-+]?[0-9.]+%|(?:19|20)[0-9]{2}[-/年.])
+      | (?i:null|true|false|none|(?:[a-z_]+\.)+[a-z_]+|str|string|int|bool|varchar\w*|self|token|password|api_key|await|invalid
+           |expired|disabled|required|optional)(?![\w@#!%-]) | \$ )
+    \\{0,3} (?: (?<=\\)"(?P<escaped>[^"\r\n\\]+)
+             | (?<!\\)"(?![\s]{0,2}[,;)\]}])(?![^"]{0,60}[\u3400-\u9fff][^"]{0,60}[，。、；+])(?P<double>(?:[^"\r\n\\]|\\.)+)(?=")
+             | '(?![\s]{0,2}[,;)\]}])(?P<single>[^'\r\n\\]+)(?=') | [“「『‘【](?P<quoted>[^”」』’】\r\n，。、；,;+"\\]{1,24})(?=[”」』’】])
+             | (?P<bare>(?!(?i:bearer|basic|token)\s|[A-Za-z_.]+[(\[]|[/,;)<&])
                         (?:[\u3400-\u9fff]{1,6}(?=[0-9]{3}))?
-                        (?: [^\s"'\\,;}\])<>&\u0080-\uffff] | [;)<&](?=[A-Za-z0-9!@#$%^])(?!.\w{1,30}=)
-                          | ,(?=[A-Za-z])(?!.\w{1,30}["']?\s?[=:]) ){3,}) )
+                        (?: [^\s"'\\,;}\])<>&\u0080-\uffff] | [;)<&](?=[A-Za-z0-9!@#$%^])(?!\w{1,30}=)
+                          | ,(?=[A-Za-z])(?!\w{1,30}["']?\s?[=:]) ){3,}) )
 """)
 _COUNT = "[~≈$]?[0-9.,]+[kKmMwW%]?(?:/.{0,8})?"  # of tokens
 # Keys of nested data whose value is masked whatever it looks like. A plural `tokens` counts words, and stays.
@@ -290,7 +297,7 @@ _NAMES_BEFORE = {"phone": Pattern("(?i)电话|手机|联系|微信|号码|打给
 _AMOUNT_BEFORE = Pattern(r"(?i)(?:[额量值价盈亏¥￥$]|高达|达到|大约|超过|接近|[股户手总笔]数|利润|[收买投流]入|[支卖流]出|[资总]产"
                          r"|[股成]本|负债|合计|[总一]共|成交|营收|净利|流通股|封单|权益|现金流|amount|vol(?:ume)?|turn(?:over)?"
                          r"|money|amt|_mv|_net|cap|(?<![a-z0-9])f[0-9]{1,3}|资金|本金|规模|流通盘|净[买卖]|扣非|[账帐]款|存货|费用|商誉|[特超]?大单"
-                         r"|val(?:ue)?|profit|revenue|income|assets?|shares?)"
+                         r"|val(?:ue)?|profit|revenue|income|assets?|shares?)s?"
                          r"[\s:=<>≤≥为是约达至到共有在不大小低高于(\[\"'\\元股万亿)\]]{0,8}\Z|(?:RMB|CNY|[大小低高]于)\s?\Z")
 _ORDER_BEFORE = Pattern(r"(?i)(?:(?:[单编水托交批文列]|合同)号|编码|委托|订单|合同|(?:order|trade|deal|serial)[a-z_]{0,4})\W{0,3}\Z")
 _ID_BEFORE = Pattern(r"(?i)(?<![a-z])id\W{0,3}\Z")
@@ -300,7 +307,7 @@ _AMOUNT_AFTER = Pattern(r"\.[0-9]|,[0-9]{3}(?![0-9])|%|\s?(?:[美港欧日]?元(
 _CELL_BEFORE = Pattern(r"(?:[0-9]\.[0-9]{1,4}|(?<![0-9])(?:[0-9]{6}|[0-9]{8})(?:\s?[,\t|]\s?[^,|0-9\n]{2,8})?)[\"']?"
                        r"\s?[,\t|]\s{0,3}[\"']?\Z|[0-9][ \t]{2,}\Z|[0-9]\.[0-9]{1,4}[ \t]\Z"
                        r"|\|\s?(?:[^|0-9\n]{2,8}|[0-9]{1,4}(?:[-/][0-9]{1,2}){1,2})\s?\|\s{0,2}\Z"
-                       r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[ \t]\Z|(?<![0-9])[0-9]{6}[ \t]{1,4}[^\s0-9]{2,8}[ \t]{1,4}\Z|[\"']\s?:\s{0,2}\Z")
+                       r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[\"']?,?[ \t]?\Z|(?<![0-9])[0-9]{6}[ \t]{1,4}[^\s0-9]{2,8}[ \t]{1,4}\Z|[\"']\s?:\s{0,2}\Z")
 
 
 def _hints(text: str) -> tuple:
@@ -318,7 +325,11 @@ def _in_columns(before: str, after: str) -> bool:
 
 def _is_private(match, text: str) -> bool:
     """Whether a match of _NUMBER is a phone, identity or card number, and no amount, order or column of figures."""
-    number, kind, before = match.group(), match.lastgroup, text[max(0, match.start() - 24):match.start()]
+    number, kind, start = match.group(), match.lastgroup, match.start()
+    opened = text.rfind("[", max(0, start - ARRAY_CHARS), start)
+    if opened >= 0 and not text[opened + 1:start].strip("0123456789., -"):  # in an array, whose name counts
+        start = opened + 1
+    before = text[max(0, start - 24):start]
     if _NAMES_BEFORE[kind].search(before[-16:]) and not _AMOUNT_BEFORE.search(before):
         return True
     if kind == "phone":
@@ -362,10 +373,15 @@ def mask_secrets(text: str) -> str:
         # `token: 4096` is how many words a model read, no secret.
         spans += [match.span(match.lastgroup) for match in _NAMED.finditer(plain)
                   if not (match["count"] and re.fullmatch(_COUNT, match[match.lastgroup]))]
+    is_json, quotes = text.lstrip()[:1] in ("{", "["), 0
     for start, end in sorted(spans):
-        if start >= at:  # a number in JSON needs the quotes that the mask has not
-            bare = re.search(r"\"\s{0,2}:\s{0,2}\Z", text[max(0, start - 6):start])
-            pieces += (text[at:start], '"%s"' % MASK if bare else MASK)
+        if start >= at:
+            between = text[at:start]
+            quotes += between.count('"') - between.count('\\"')
+            # What stands bare in JSON, a number mostly, needs the quotes that the mask has not.
+            bare = between[-1:] not in ("'", '"') and is_json and quotes % 2 == 0 or re.search(r"\"\s{0,2}:\s{0,2}\Z", between[-6:])
+            pieces += (between, '"%s"' % MASK if bare else MASK)
+        quotes += text[max(at, start):end].count('"')
         at = max(at, end)
     return "".join(pieces) + text[at:]
 
@@ -400,7 +416,13 @@ def _plain(value, ancestors=()):
             secret = named and not (named["count"] and (type(item) is int or digits and len(item) < 8)) or (
                 digits and _is_private_field(name, item))
             name = "%s#%d" % (name, len(masked)) if name in masked else name
-            masked[name] = MASK if item and item is not True and secret else item
+            # Under such a name may stand figures (of tokens, of the sector 密码), which are no secret.
+            secret = secret and item and (isinstance(item, str) or type(item) is int or isinstance(item, list)
+                                          and all(isinstance(part, str) for part in item))
+            masked[name] = MASK if secret else item
+    if isinstance(masked.get("value"), str) and any(
+            _SECRET_KEY.search(masked[key]) for key in ("name", "key") if isinstance(masked.get(key), str)):
+        masked["value"] = MASK
     return masked
 
 
@@ -944,7 +966,13 @@ def import_archives(lines, *, archive_dir=None, damaged=None) -> tuple:
         # One that lost messages gets them back.
         known = there is not None and len(records) <= len(restore_context_archive(place.group(), archive_dir=root))
         if not known:
-            _write_archive(root, meta, records)
+            try:
+                _write_archive(root, meta, records)
+            except OSError as error:
+                if damaged is None or error.errno not in (errno.ENAMETOOLONG, errno.EINVAL):
+                    raise
+                damaged.append("第 %d 行：%s" % (number, error))  # a folder that another system allows
+                continue
         counts[known] += 1
         if progress:
             progress(number)
@@ -1153,6 +1181,8 @@ def _cmd_export(args) -> int:
 def _cmd_import(args) -> int:
     damaged = []
     with open(args.file, "rb") if args.file != "-" else contextlib.nullcontext(sys.stdin.buffer) as lines:
+        if lines.peek(2)[:2] in UTF_16_MARKS:
+            lines = decode_text(lines.read()).encode("utf-8").split(b"\n")
         counts = import_archives(lines, archive_dir=args.archive_dir, damaged=damaged)
     for why in damaged:
         print("没有导入：" + why, file=sys.stderr)

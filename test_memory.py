@@ -4019,6 +4019,10 @@ class TestArchiveText:
         ("密码叫 tiger77", "密码叫 [已隐去]"), ("登录密码（别外传）：Tiger@77", "登录密码（别外传）：[已隐去]"), ("动态码为 881726", "动态码为 [已隐去]"), ("OTP: 881726", "OTP: [已隐去]"),
         ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 10, "https://discord.com/api/webhooks/[已隐去]"), ("加签密钥，SEC" + "0a1b" * 16, "加签密钥，[已隐去]"),
         ("https://api.day.app/abcdEFGH1234abcd/", "https://api.day.app/[已隐去]/"), ("12345678:AA" + "b1C_" * 8, "[已隐去]"),
+        ('{"phones": [13912345678]}', '{"phones": ["[已隐去]"]}'), ('os.environ["TUSHARE_TOKEN"] = "9f8e7d6c5b"', 'os.environ["TUSHARE_TOKEN"] = "[已隐去]"'),
+        ('config.set("password", "tiger77")', 'config.set("password", "[已隐去]")'), ("- name: DB_PASSWORD\n  value: tiger77", "- name: DB_PASSWORD\n  value: [已隐去]"),
+        ('<add key="password" value="tiger77"/>', '<add key="password" value="[已隐去]"/>'), ("https://a.example/?token=q8Zt71Lm&n=601012", "https://a.example/?token=[已隐去]&n=601012"),
+        ('{"cmd": "curl -u \\"li:tiger77\\" x"}', '{"cmd": "curl -u [已隐去]\\" x"}'), ("口令：\n  tiger77", "口令：\n  [已隐去]"),
         ("雪球cookie：a=1，隆基怎么看", "雪球[已隐去]隆基怎么看"), ('{"资金账号": "309876543210"}', '{"资金账号": "[已隐去]"}'), ('{"phone": 13912345678, "api_key": 881726}', '{"phone": "[已隐去]", "api_key": "[已隐去]"}'),
         ('{"\\u5bc6\\u7801": "tiger77"}', '{"密码": "[已隐去]"}'),
         ("密码【881726】", "密码【[已隐去]】"), ("密碼還是舊的，密碼：tiger77", "密碼還是舊的，密碼：[已隐去]"), ("密码应该是tiger77", "密码应该是[已隐去]"), ("330106 19880808 1231", "330106 19880808 1231"), ("证件 330106 19880808 1231", "证件 [已隐去]"), ("身份证 51010819930517004X，1993年出生", "身份证 [已隐去]，1993年出生")])
@@ -4031,7 +4035,11 @@ class TestArchiveText:
         "时间戳 20261202143000", "1764650000123", "总市值 6217001234567890 元", "密码是什么", "密码忘了", "token: 4096",
         "max_tokens=2000, tokens_in: 15", "关键 key point 是量能", "risk-adjusted task-based", "单号 6217001234567890123",
         "支撑 3010 3020 3050 3100", "4012 4025 4050 4080 四个点位", "6,217,001,234,567,890", "0.13912345678",
-        '{"token": null, "code": "601012"}', '{"password": false}', "token: 4096/8192", "cached_token=1024", "token: 85%", "token:12k/月", "PWD=/srv/app",
+        '{"ask": "Enter password:", "timeout": 30}', '["请输入口令：", "买入 601012"]', 'print("token:", n); print("ok")', '"财富的密码：",601012,18.31',
+        "交易纪律口令：“年线上方才买，跌破20日线清仓”", '这轮行情的密码是"低空+算力"', '[{"title": "口令：“不追高、不抄", "close": 18.31}]', '{"cmd": "./bt -b hs300=1\\nclose 18.31"}',
+        '{"volumes": [13912345678, 13712345678]}', '[["2026-11-20", 13912345678]]', "操盘密码\n601012,18.31", "密码\n2026-11-20 收盘", "改了密码 601012 涨了", "国产密码：601012", "密码 3.25% 12亿",
+        "主力密码是MACD金叉", "self.token = token", "api_key=settings.api_key,", "def f(password: str) -> bool:", "api_key: ${API_KEY}", "token: invalid, sorry", "redis://localhost:6379/0,a@b.example",
+        "| 密码 | 601012 |", '{"token": null, "code": "601012"}', '{"password": false}', "token: 4096/8192", "cached_token=1024", "token: 85%", "token:12k/月", "PWD=/srv/app",
         "cache key=601012.SH_20240621_20240701", "信创密码601012", "账户 20240621 买入", "委托 6212345678901234 已成", "docker run -u 1000:1000 x", '"\\u9686\\u57fa"',
         "bearer securities", "2026-12-02 14:30:00", "a13912345678f", "委托编号：4111111111111111",
         '{"amount": 13912345678, "total_mv": 15812345678}', "净利润13912345678，总股本 18812345678", "买入额(元) 13912345678", "13912345678美元",
@@ -4044,6 +4052,12 @@ class TestArchiveText:
         "账户30000000，不融资", "601012 18.31 13912345678", "涨停密码：9:25竞价", "sk-hynix2026", "账户 12345678 股", "the token is 4096"])
     def test_what_only_looks_like_a_secret_stays(self, text):
         assert context_archive.mask_secrets(text) == text
+
+    def test_in_nested_data_names_tell_and_figures_stay(self):
+        value = {"env": [{"name": "DB_PASSWORD", "value": "tiger77"}], "板块": {"密码": 3.25}, "token": {"input": 12},
+                 "资金账号": "309876543210", "prompt_token": "12", "密码": [{"pct": 3.2}]}
+        kept = json.loads(context_archive.safe_json(value))
+        assert kept == dict(value, env=[{"name": "DB_PASSWORD", "value": context_archive.MASK}], 资金账号=context_archive.MASK)
 
     def test_hidden_characters_are_removed_and_line_breaks_are_one_kind(self):
         assert context_archive.clean_text("a\u200bb\u202ec\x07d\r\ne\u2028f\tg\ud800") == "abcd\ne\nf\tg\ufffd"
@@ -4201,6 +4215,14 @@ class TestArchives:
         damaged = []
         assert list(context_archive.export_archives(damaged=damaged)) == []
         assert damaged == [meta["archive_ref"]] == context_archive.damaged_archives()
+
+    def test_a_place_that_this_system_refuses_is_named(self, tmp_path):
+        archived("网格")
+        (line,) = map(json.loads, context_archive.export_archives())
+        line["metadata"]["archive_ref"] = "archive://%s/ctx_1" % ("长" * 100)
+        damaged = []
+        assert context_archive.import_archives([json.dumps(line).encode()], archive_dir=tmp_path, damaged=damaged) == (0, 0)
+        assert len(damaged) == 1
 
     def test_damaged_lines_hold_up_no_others(self, tmp_path):
         archived("网格")
@@ -4431,6 +4453,11 @@ class TestArchiveIndex:
         for word in ("K线", "B浪", "C浪", "做T", "T+0", "A股"):
             assert refs(search(word)) == refs([meta])
         assert search("H股") == []
+
+    def test_a_stock_that_the_assistant_named_is_one_of_the_archive(self, monkeypatch):
+        monkeypatch.setattr(context_archive, "code_resolver", lambda text: ["600309"] if "万华" in text else [])
+        meta = create([user("有更好的吗"), {"role": "assistant", "content": "可以看看万华"}], "周期")
+        assert meta["codes"] == ["600309"]
 
     def test_the_last_words_of_a_long_talk_are_found(self):
         words = ["".join(chr(0x5000 + 40 * turn + n) for n in range(30)) for turn in range(20)]
