@@ -1667,19 +1667,20 @@ PLACES = frozenset("""太平洋 大西洋 长白山 张家界 王府井 中关�
 宁波港 日照港 孩子王 电子城 三棵树 漫步者 轻纺城 天目湖 纳百川 新希望 大名城 大悦城 欢乐家 永安行 红四方 完美世界 第一创业 第一医药 北京人力 长江材料 国民技术 云南旅游 西藏旅游 桂林旅游 黄山旅游 三峡旅游
 陕西旅游 西域旅游 湖南发展 广州发展 海南发展 漳州发展 航天发展 高新发展 深圳机场 上海机场 白云机场 海南机场 鄂尔多斯 峨眉山 华侨城 西大门 西部建设 地铁设计 祁连山 葫芦娃
 长安 保利 圆通 申通 用友 泰格 好想你 好太太 我爱我家 国际医学 国际实业 今天国际 每日互动 未来电器 数字认证 财富趋势 美好医疗""".split())
-SOFTWARE = frozenset("同花顺 东方财富 东财 三六零".split())
+SOFTWARE = frozenset("同花顺 东方财富 东财 三六零 中信建投 中金公司 国泰海通 国泰君安 申万宏源 中国银河".split())
 # Two characters across the edge of a name that is only a piece of other words: 盘中|行情, 中免|费. Looked at on both
 # sides of a short name, and before a longer one that begins like an everyday word: 中国|新能源.
-EDGE_PAIRS = frozenset("""中国 我国 美国 外国 各国 全国 两国 本国 祖国 德国 法国 英国 韩国 创新 革新 崭新 刷新 翻新 欧美 中美 北美 南美 双喜 卡拉 伊利 台镇 这招 那招 一招
+EDGE_PAIRS = frozenset("""中国 我国 美国 外国 各国 全国 两国 本国 祖国 德国 法国 英国 韩国 创新 革新 崭新 刷新 翻新 最新 打新 重新 新高 最大 资深 利好 欧美 中美 北美 南美 双喜 卡拉 伊利 台镇 这招 那招 一招
 两招 几招 每招 绝招 高招 新招 花招 军工 化工 施工 手工 加工 员工 职工 新建 构建 福建 搭建 组建 基建 创建 重建 修建 惠农 三农 途中 空中 其中 集中 盘中 高中 心中 水中 雨中 雾中 地中 成交 社交 外交 公交 提交 医药 中药 西药 新药 用药
-农药 严格 规格 性格 价格 资格 风格 表格 合格 一万 二万 两万 三万 十万 百万 千万 几万 0万 南京 北京 成立 建立 设立 独立 上海 沿海 珠海 山东 广东 股东 房东 京东 关东 畜牧 游牧 通讯 资讯 快讯 喜讯 财富 丰富 创富 致富 今天 每天 明天
+农药 严格 规格 性格 价格 资格 风格 表格 合格 一万 二万 两万 三万 十万 百万 千万 几万 0万 南京 北京 成立 建立 设立 独立 上海 沿海 珠海 山东 广东 股东 房东 京东 关东 畜牧 游牧 通讯 资讯 快讯 喜讯 财富 丰富 创富 致富 今天 每天 全天 隔天 五天 明天
 昨天 当天 整天 春天 冬天 夏天 秋天 白天 两天 几天 三天 前天 后天 兴隆 可爱 普通 交通 沟通 增长 成长 延长 特长 最长 波澜 行业 行情 行李 行得 行程 行驶 行星 免费 免除 免税 免疫 免责 免职 免单 免不 明显 明年 明日 明确 明细 明白 力量
 力求 科技 科创 科研 科学 科室 方案 方便 方式 方向 方法 方面 讯息 康复 康健 康宁 财务 财政 财经 财产 原料 原因 原来 原则 丰田 丰快 联合 联系 联盟 控制 控股 利亚 利诺 利丹 纬度 尔兰 威胁 威力 威信 威望 电影 电视 电话 电缆 电池 电器
 电力 电台 车站 车票 车辆 车型 车位 芯片 钢丝 钢筋 汽水 汽油 汽车 工程 工作 微小 微弱 微信 光伏 歌德 思想 思考 音乐 行卡 泰国 汇合 汇报 星期 玻璃 裕葡 周三 初三 高三 十三 二三 一般 一样 一直 一起 一个 一天 一早 一次 一年 一开 一度
-一口 一下 一点 一路 一波 一根 一定 一旦 一只 一支 一季 一月 一周 金山 金港 金花 航天 航空 航班 航线 航母 航运 航海 航道 航发 航行 航司 海南 云南 河南 湖南 越南 西南 东南 华南 江南 华东 远东 中东 安街 安城 安全 安排 安心 安稳 安静
+一口 一下 一律 一票 一点 一路 一波 一根 一定 一旦 一只 一支 一季 一月 一周 金山 金港 金花 航天 航空 航班 航线 航母 航运 航海 航道 航发 航行 航司 海南 云南 河南 湖南 越南 西南 东南 华南 江南 华东 远东 中东 安街 安城 安全 安排 安心 安稳 安静
 安装 安慰 安抚 安逸 安定 安检 淮河 淮海 淮北 淮南 确保 担保 力保 利润 利率 利益 利息 利好 利空 兴奋 兴趣 兴许 兴起 兴盛 兴旺 兴冲 赐良 赐予 老天 苍天 秦朝 秦帝 秦岭 友好 友善 友情 信用 使用 利用 适用 作用 专用 费用 迅速 迅猛 曝光
 平均 胜率 胜算 胜负 部分 十分 充分 成分 众多 众筹 众人 变化 变动 变成 变得 独特 策略 策划 关联 影响 东西 联储 通过 通知 通道 国际""".split())
-WORD_EDGE = Pattern("(?:^|[\\W和跟及或买卖把盯清]|持有|[买卖清]了|看好)¤(?:$|[\\W和跟还怎这太就也都能不今昨明后前涨跌放破分业]|股|集团)")
+# 最美的形态, 美的一天.
+ADJECTIVE = Pattern("[最很真完优健精甜华唯审太更多秀俊柔凄赞好挺够臭作]¤|¤(?:一[天刻幕件]|事|东西|形态|风景|姑娘|女|人|梦|图|结构|瞬间|时候|不(?:像|行|得了|要不要))")
 # A longer name continued into other words, read from its last two characters: 招商银|行业, and 中国|软件行业.
 CONTINUED = Pattern(
     ".(?:台镇|行业|行间|行(?:信用)?卡|新[区技]|科技|速公路|港[口区]|港新片|酒节|影[节院]|寿命|安夜|元素|信服务|成[长功]|软件|秀色|坝水|金周(?![期一二三四五])|珠塔|力(?:供[应给]|缺口|紧张|短缺|负荷)|版[社物]|迪电子)|"
@@ -1688,11 +1689,13 @@ CONTINUED = Pattern(
 # Behind a short name: a place or another house of that name, 紫金保险, 宁德市.
 OTHER_HOUSE = Pattern("证券|银行|基金|期货|信托|保险|资管|大学|学院|医院|[中小]学|大?街|镇|县|地?区(?!间)|市(?![值盈净场])|机场|公园|酒店|广场|大厦|影[业视]|置业|物业")
 # 在宁德时代上班, 招商证券的账户, 从招商银行转, 像宁德时代那样; 除宁德时代外, 除了宁德时代和比亚迪, 宁德时代例外.
-NO_INVESTMENT = Pattern("在¤[^,。]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。]{0,3}(?:转|取|扣)|像¤[那这]样")
-EXCEPTED = Pattern("(?<![删清解剔排免])除(?![非权息])了?(?:[^,。]{1,9}[和跟与及、])?¤|¤(?:除外|例外|[之以]外)|不算¤")
+NO_INVESTMENT = Pattern("在¤[^,。]{0,2}(?:上班|工作|任职|开户)|¤(?:证券)?的?(?:账户|开户)|从¤[^,。]{0,3}(?:转|取|扣)|像¤[那这]样"
+                        "|¤的?(?:信用贷|理财|外汇|牌价|贷款|房贷|工资卡|信用卡)|喝[着了过]?¤|开¤[去上]")
+EXCEPTED = Pattern("(?:(?<![删清解剔排免])除(?![非权息])[了去开]?|不含|不包括|撇开|排除|不算)(?:[^,。]{1,9}[和跟与及、]){0,3}"
+                   "(?:[^,。]{0,8}\\()?¤|¤\\)?(?:[和跟与及、][^,。]{1,9}){0,3}(?:除外|例外|[之以]外)|¤不算,")
 OTHER_ROLE = "是雇主、券商、银行或例外"
 THEME, THEME_BEHIND = "说的是题材", Pattern("概念|(?:产业|供应)?链(?!接)")  # 宁德时代概念, 比亚迪产业链
-SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低".split())
+SAFE_BEHIND = tuple("业绩 业务 间接 节后 节前 区间 技术面 技术形态 技术上 站上 站稳 行情 情况 面板 影响 股价 股息 新高 新低 创新高 创新低".split())
 # The words around a name, which stands as ¤, that speak of a share, of trading it, of using software of that name.
 _LATELY = "(?:[今昨明]天|这[两几]天|今年|早盘|尾盘|盘中|开盘|最近|现在|已经|直接|突然|连续|一直|又|也|都|还|刚|再){0,3}"
 SHARE = Pattern(
@@ -1704,13 +1707,14 @@ TRADED = Pattern(
     "(?:[能可以要该不值得再继续]{0,5}(?:买|卖|追|拿|抄底)(?![^,。!?入出了吗么不着住])|[加减建补清]仓|割肉|止[损盈]|套[了牢住]|[放缩]量|破[位发0-9]|突破|[跌涨]破|"
     "站[上稳]|封[板死住]|[炸开]板|回[踩调]|反[弹转]|冲高|跳水|[高低平]开|[大暴急阴][涨跌]|[涨跌][了到得不0-9]|[清卖][了掉仓]|不[碰追]|一律|[0-9]+(?:\\.[0-9]+)?[块元]?(?:买|卖|止[损盈])"
     "|新[高低]|[均年]线|的?(?:业绩|[财年季中]报|分红|估值|走势)|怎么[看走])")
-USED = Pattern("(?:在|用|打开|登录|下载|装|据|通过|翻|刷)[了的着过]?¤|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里|手机|自选|交易|条件单|"
-               "预警|选股|画|指标|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|的(?:数据|资讯|新闻|消息|研报|界面|功能)|客户?经理|营业部|佣金|投顾|首席|研报|怎么[设画登下用])")
+USED = Pattern("(?:(?<![现正存])在|用|打开|登录|下载|装|(?<!根)据|通过|翻|刷|参考)[了的着过]?¤|¤(?:热榜|人气榜|推荐的?|分析师|表示|认为|:看|[^,。]{0,8}席位)|¤(?:软件|APP|上看|客户端|网|股吧|社区|论坛|里(?!的)|手机|自选|交易(?![量日])|条件单|"
+               "预警|选股|画|指标(?![走坏变])|公式|问财|L2|VIP|会员|账[号户]|显示|提示|推送|[^,。]{0,8}营业部|的(?:数据|资讯|新闻|消息|研报|界面|功能)|客户?经理|营业部|佣金|投顾|首席|研报|怎么[设画登下用])")
 # Six digits are a code, or an index, an amount, a serial number.
 SIX_DIGITS = Pattern("(?<![0-9]{8}-)(?<![0-9A-Z_¥·])(?<![0-9A-Z_][._])(?<![A-Z_]/)(?:(SH|SZ|BJ)[:.]?)?([0-9]{6})"
-                     "(?:\\.(" + _EXCHANGES + "))?(?![0-9A-Z_%]|\\.[0-9])")
+                     "(?:\\.?(" + _EXCHANGES + "))?(?![0-9A-Z_%]|\\.[0-9])")
 LISTED_CODE = Pattern("00[0-3]|30[0-2]|60[0-35]|68[89]|92|43|8[37]|159|1[68]|5[01268]|11[0138]|12[378]|900")
-INDEX = Pattern("(?:[上中深国]证(?:(?![一-鿿]?[涨跌升降收站])[一-鿿]{2})?|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:]?¤|¤[)这]?个?(?:指数|[上中]证[0-9])")
+INDEX = Pattern("(?:[上中深国]证(?:(?![一-鿿]?[涨跌升降收站])[一-鿿]{2})?|沪深|科创|沪指?|红利|指数|[综成]指|大盘)[0-9]{0,4}(?:指数|综指)?[(:, ]?(?:代码)?¤|"
+                "¤[)这( ]{0,2}个?(?:指数|[上中深]证(?:[0-9]|指数|综指)|沪深300|科创50|[0-9.]*CSI)|¤\\.CSI")
 AMOUNT = Pattern(
     "(?:本金|资金|预算|市值|资产|(?:账户|资产)[涨做赚]?到|余额|净值|成交[额量]?|金额|[总一]共|合计|大[概约]|约|将近|接近|超过|不到|至少|最多|亏损?|赚|浮[盈亏]|盈[利亏]|回撤|"
     "花|投入?|[入出转]金|转[入出]|取出|借|营收|利润|数量|订单|编[号码]|(?<![0-9])号码?|邮编|电话|手机|密码|验证码|版本|ID|QQ|NO\\.?|尾号|"
@@ -1719,14 +1723,14 @@ AMOUNT = Pattern(
     "港[元币]|笔|吨|台(?!湾)|辆|项|件|公[里斤]|人民币|RMB)|多(?![少头空方次久])|左右|以[上下内外]|资金(?=[做买炒投,]|进场|入市|$)|[-~到至][0-9]{4,}[元块股万左])")
 # 浮亏300750 8%就止损: such words before a share's code are about it where a trade or its course follows.
 CODE_TRADED = Pattern("(?:投|成交|大[概约]|至少|最多|亏损?|浮[盈亏]|借|订单|[总一]共)[了: ]{0,2}¤ ?(?:[0-9]+(?:\\.[0-9]+)?[%股手]|不[补追加买碰卖超]|买|卖|拿|反弹|回踩"
-                      "|[跌涨破站]|[加减清补建]仓|[放缩]量|止损)")
+                      "|[跌涨破站]|[加减清补建]仓|的?仓位|要不要|要[割拿]|能拿|先|放|[放缩]量|止损)")
 # No list has bonds and funds; a memory that says 牧原转债（127045） tells their codes. Before a name in a question stands
 # nothing, or one of these: 医药ETF is not 港股医药ETF.
-FUND_NAMED = Pattern("(?:([一-鿿]{2}转[债0-9])|(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:ETF|LOF|REIT)))[(:]([0-9]{6})"
+FUND_NAMED = Pattern("(?:([一-鿿]{2}转[债0-9])|(?:^|[^一-鿿A-Z0-9])([一-鿿A-Z0-9]{2,10}?(?:ETF|LOF|REIT))[一-鿿]{0,6})[(:]?([0-9]{6})"
                      "(?:\\.S[HZ])?(?![0-9])")
 FUND_WORD = Pattern("转[债0-9]|ETF|LOF|REIT")
 BEFORE_FUND = ("(?:^|[^一-鿿A-Z0-9]|[的了买卖看把和跟与及加减补清换到拿持抄追是在有我那这只个天前掉问于仓下碰今请说对该能要会想就也还都又先后让给从比"
-               "被由按入出光完点支份笔啥吗呢吧])")
+               "被由按入出光完点支份笔啥吗呢吧投近周早内])")
 # What the exchange puts before or behind a name: the state of the company, a day without dividend, a first day.
 STATE_MARKS = Pattern("^(?:S?\\*?ST|S|XD|XR|DR|N|C)(?=[一-鿿])|-(?:UW|WD|U|W|D)$")
 MARKED = Pattern("(?:^|[^A-Z])(?:S?\\*?ST|S|XD|XR|DR)$|(?:^|[\\W买卖了])[NC]$")
@@ -1799,7 +1803,7 @@ def _core_name(name: str) -> str:
 
 def _code_refusal(text: str, found: re.Match, listed: StockList) -> str:
     """Why six digits are no code of a share, '' when they are."""
-    around = text[max(0, found.start() - 12):found.start()] + "¤" + text[found.end():found.end() + 12]
+    around = text[max(0, found.start() - 24):found.start()] + "¤" + text[found.end():found.end() + 12]
     exchange, code, suffix = found.groups()
     if EXCEPTED.search(around):
         return OTHER_ROLE
@@ -1818,9 +1822,10 @@ def _code_refusal(text: str, found: re.Match, listed: StockList) -> str:
 
 def _name_refusal(text: str, start: int, end: int, free: int) -> str:
     """Why a name at this place does not mean the company, '' when it does; the last accepted name ended at `free`."""
-    name, around = text[start:end], text[max(0, start - 12):start] + "¤" + text[end:end + 12]
+    name, around = text[start:end], text[max(0, start - 24):start] + "¤" + text[end:end + 12]
     short, before = end - start < 3, text[start - 1:start + 1] if start > free else ""
-    if before in EDGE_PAIRS and (short or name[0] in "国新美喜天京东拉利") or name == "美的" and not WORD_EDGE.search(around):
+    if before in EDGE_PAIRS and (
+            short or name[0] in "国新美喜京东拉利大深高好" or name[0] == "天" and end - start < 4) or name == "美的" and ADJECTIVE.search(around):
         return "是别的词的一部分"
     if text.startswith(("转债", "可转债"), end):
         return "说的是可转债"
@@ -1849,6 +1854,7 @@ def _stock_mentions(text: str, with_names: bool = True) -> list:
     """Everything that looks like a code or a name, in order of appearance, refused ones included."""
     text = context_archive.both_ends(text, MAX_NAME_SCAN_CHARS // 2)
     text = unicodedata.normalize("NFKC", text).upper()
+    text = re.sub(r"(?<!\S)([1-9])\.(?=[0-9]{6}(?![0-9]))", r"\1、", text)  # 1.600519 2.300750
     text = re.sub("(?<=[^\x00-\x7f])[ \t]{1,9}|[ \t]{1,9}(?=[^\x00-\x7f])", "", text)   # 五 粮 液
     listed, mentions, free = _stock_list(), [], 0
     for found in SIX_DIGITS.finditer(text):
@@ -3816,7 +3822,10 @@ def recall(user_message: str, *, store=None) -> dict:
     pinned, places = {row["id"] for row in found["profile"]}, 0
     # A portrait that stands there anyway must not raise the bar for the rules it is made of.
     rows = [row for row in rows if row["id"] not in pinned or memory_type_of(row["memory_type"]).level == "L1"]
-    for hit in store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize):
+    hits = store.rank(rows, text, codes, _extract_keywords(text), sys.maxsize)
+    # Each stock that is asked about has one place before any has two.
+    first = {next((hit["id"] for hit in hits if code in hit["codes"]), 0) for code in codes if len(codes) > 1}
+    for hit in sorted(hits, key=lambda hit: hit["id"] not in first):
         section = memory_type_of(hit["memory_type"]).section
         section = "history" if section == "profile" else section  # a preference that is not pinned
         is_full = places == HYBRID_LIMIT or section == "playbook" and len(found["playbook"]) == MAX_PLAYBOOKS

@@ -1032,6 +1032,12 @@ class TestStockNames:
         宁德市的天气|宁德市值缩水 > 300750|国航亏了 > 601111|订了国航班次|我国航运|长安能买吗 > 000625|从长安坐车|捷佳迅速封板 > 300724
         平均胜率六成|部分众筹|策略有独特变化|圆通快递到了|圆通破位 > 600233
         山东黄金周旅游|山东黄金周一涨停 > 600547|东方明珠塔很高|上海电力供应偏紧|我爱我家不碰 > 000560|我爱我家这首歌|中证军工000001
+        现在东方财富能追吗 > 300059|东方财富交易量放大 > 300059|现在国金证券破位 > 600109|用东方财富看行情|同花顺人气榜|中信建投研报推荐的|中信建投破位 > 601066
+        美的现在能加吗 > 000333|我的美的套住了 > 000333|美的格力怎么选 > 000333 000651|唯美的画面|美的一天|很美的图
+        除了宁德时代（300750），锂电不碰|茅台和五粮液除外，单票一成|不含茅台，其余减半|除了300750、002594、601012，别的清仓
+        000001上证指数跌破|中证500 000905 站上年线|上证指数(代码000001)|000905.CSI今天|全天合计成交两万亿|规则三一票否决|最新开源模型|打新和成熟龙头
+        收盘前天齐锂业破位 > 002466|万科创新低 > 000002|300750SZ破位 > 300750|600519sh加仓 > 600519|1.600519 2.300750 怎么办 > 600519 300750|浮盈300750先减半 > 300750
+        招行理财到期|中国银行外汇牌价|中午喝了茅台
         国金证券客户经理推的|国金证券营业部排名|国金证券破净 > 600109"""))
     def test_short_forms_of_the_shipped_list_are_no_pieces_of_other_words(self, text, codes, monkeypatch):
         monkeypatch.delenv("WYCKOFF_STOCK_LIST")
@@ -2969,6 +2975,12 @@ class TestContext:
             memory.save_memory("playbook", "宁德时代第%d个剧本" % n, "300750")
         context = memory.build_memory_context("宁德时代怎么看", max_total_chars=5000)
         assert [context.count("[%s]" % name) for name in ("preference", "decision", "playbook")] == [5, 5, 3]
+
+    def test_each_stock_that_is_asked_about_has_a_place(self):
+        memory.save_memory("decision", "比亚迪跌破300先减半", "002594")
+        for n in range(9):
+            memory.save_memory("decision", "宁德时代第%d种走势清仓" % n, "300750")
+        assert "比亚迪跌破300先减半" in memory.build_memory_context("宁德时代和比亚迪选哪个")
 
     def test_a_portrait_does_not_push_out_the_rule(self):
         memory.save_memory("decision", "止损线放宽到12%")
