@@ -197,6 +197,7 @@ FOREIGN_SHARE = 0.45  # share of a memory that foreign text must cover before it
 FOREIGN_LEAD = 0.3  # ... and by how much it must beat the user's own words
 UNSAID_SHARE = 0.35  # the same share for a memory of which the user said not a word
 SAID_SHARE = 0.6  # of own words that make it the user's, whoever said it better
+SHORT_ANSWER_CHARS = 8  # a figure in so short a clause is an answer to what was proposed
 OWN_SHARE = 0.3  # share of own words that clears a memory which something asked to plant
 CONTRADICTED_SHARE = 0.5  # share of a memory that a clause must cover for its 卖 to contradict the memory's 买
 DENIED_SHARE = 0.3  # share of a memory that a clause must cover to be able to deny it
@@ -843,13 +844,13 @@ def _extract_keywords(text: str) -> list:
 
 # -- comparing --
 # Only before a measure word: 万一, 十字星 and 二次 (确认) are words, 三四天 is a range.
-_SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日)")
+_SAME_NUMERAL = Pattern("(?<=百分之)[一二三四五六七八九十]{1,3}|(?!二次)[一二三四五六七八九十]{1,3}(?=[成个只天日周月年次笔批倍点手股万亿元块条根连板折%]|小时|分钟|交易日|分之|季报)")
 _SAME_PERCENT = Pattern(r"百分之(\d{1,4}(?:\.\d{1,4})?)|(?<![\d.])(\d{1,4}(?:\.\d{1,4})?)(?:个点|(成)(?![交本功]))")
 _SAME_SIGNS = str.maketrans("−–—~〜≧≦两", "-----≥≤二")
 _SAME_WEIGHTLESS = Pattern(r"(?<![\w%])(?:用户|用戶|我|本人)|[之以](?=[后前内])|[的了就是啊呢吧呀嘛哦啦]|-(?!\d)|(?<!\d)[./:*×]"
     r"|[./:*×](?!\d)|(?<=\d),(?=\d{3}(?!\d))")
 # 不能补仓, 不要补仓 and 别补仓 say what 不补仓 says.
-_SAME_MODAL = Pattern("(?:不(?:能|要|得|可以?|许|准|应该?|允许)|(?<![特分级类个性区])别)(?=超过|[高低大小多少]于|[买卖加减补追碰做开抄满重持割融打留用]|参与|操作)")
+_SAME_MODAL = Pattern("(?:不(?:能|要|得|可以?|许|准|应该?|允许)|(?<![特分级类个性区])别)(?=超过|[高低大小多少]于|[买卖加减补追碰做开抄满重持割融打留用隔]|参与|操作)")
 _SAME_MARKS = Pattern(r"[^\w<>≤≥≠=+%±./:*×-]+|_+")
 
 
@@ -858,7 +859,7 @@ def normalise(text: str) -> str:
     # NFKC, lower case, numbers in one spelling (三成 = 3成 = 30%), no particles, punctuation, 用户, 我. Operators, signs,
     # decimal points and clock colons stay: >5% is not <5%, 1.5成 is not 15成.
     text, rest = unicodedata.normalize("NFKC", text[:COMPARE_CHARS]).lower(), text[COMPARE_CHARS:]
-    text = text.translate(_SAME_SIGNS).replace(">=", "≥").replace("<=", "≤")
+    text = text.translate(TRADITIONAL).translate(_SAME_SIGNS).replace(">=", "≥").replace("<=", "≤")
     text = _SAME_NUMERAL.sub(lambda m: _term_number(m.group()), text)
     text = _SAME_PERCENT.sub(lambda m: "%.6g%%" % (float(m.group(1) or m.group(2)) * (10 if m.group(3) else 1)), text)
     text = _SAME_MARKS.sub("|", _SAME_WEIGHTLESS.sub("", _SAME_MODAL.sub("不", text)))
@@ -1074,11 +1075,13 @@ _SAME_OPPOSITES = [Pattern(row) for row in r"""
 _SAME_SUBJECTS = [Pattern(row) for row in """
     (单[票只]|个股|每只)|([总整]体?仓|账户)|(板块|行业|赛道) (牛市)|(熊市)|(震荡市) (半年线)|(年线)|(季线)|(月线)|(周线)|(日均?线)
     (止损|割肉)|(止盈|落袋)|(追)|(仓位|[满半空]仓)|(做t)|(融资|融券|杠杆)|([隔过]夜)|(消息|新闻|研报)|(抄底)|(st)|([新次]股)|([财季年]报)""".split()]
-_SAME_FILLER = Pattern("一律|一概|坚决|有效|必须|[且并而也都还又会要则那这该其把将于所以因为话]")
+_SAME_FILLER = Pattern("(?<!不)(?:一律|一概|坚决|必须|[且并而也都还又会要则那这该其把将于所以因为话])")
 _SAME_NUMBER = Pattern(r"(?<!\d)(?!1[个只种条根项])\d+(?:[.:/|-]\d+)*%?")
 # What a text denies, as one character: 追 in 不再追. 不管, 不低于, 除非, 特别 deny nothing.
 _SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多大]于)|差不多|无[论非量脑]|无条件|非常|除非|[特分类]别|未来"
     "|(?:拒绝|避免|放弃|停止|禁止|远离|讨厌|[不没未无别勿莫戒非])(?:再|会|能|要|想|去|愿意?|喜欢|打算|考虑|可以|允许|许|得|应该?|敢|做|搞|碰){0,2}([㐀-鿿]?)")
+_SAME_UNIT = Pattern(r"\d个?(?:交易|小)?([日月周年时分万亿手股])")
+_SAME_EXCEPTED = Pattern("除(?![非权息])了?([一-鿿]{2,6}?)(?:[之以]?外|\\||,|$)|([一-鿿]{2,6})(?:除外|例外)")
 _SAME_CODE, _SAME_LATIN = Pattern(r"\d{6}"), Pattern("[a-z]{2,}")
 _SAME_CHANGES = Pattern("改[为成到做用]|不再")  # the new rule says itself that it takes the place of an old one
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
@@ -1113,7 +1116,11 @@ def differs_in_substance(a: str, b: str) -> bool:
     codes, numbers = [[set(token.findall(text)) for text in (a, b)] for token in (_SAME_CODE, _SAME_NUMBER)]
     if not all(codes):  # one of them calls the stock by its name
         numbers = [found - named for found, named in zip(numbers, codes)]
-    return bool(numbers[0] != numbers[1] or _same_conflict(a, b, _SAME_OPPOSITES)
+    units, excepted = [[set(token.findall(text.replace("天", "日"))) for text in (a, b)]
+                       for token in (_SAME_UNIT, _SAME_EXCEPTED)]
+    return bool(numbers[0] != numbers[1] or _same_conflict(a, b, _SAME_OPPOSITES + _SAME_SUBJECTS)
+                or all(units) and units[0] != units[1] or excepted[0] != excepted[1]
+                or a != b and any(a.replace(ours, theirs) == b for ours, theirs in _SPEECH_SIDES)
                 or similarity(a, b) >= REWORDED_SIMILARITY and senses != other_senses
                 or (denied - others) & set(_SAME_DENIED.sub("", b))
                 or (others - denied) & set(_SAME_DENIED.sub("", a)))
@@ -1276,6 +1283,7 @@ _SPEECH_NUMERAL = Pattern("(?<![第前])([一二两三四五六七八九]?十[�
 _SPEECH_SUM = Pattern("([一二两三四五六七八九\\d])([万千百块倍])([一二三四五六七八九半])(?![十百千万个\\d])")  # 七万二
 _SPEECH_FILLER = Pattern("用户|本人|我们?|喜欢|偏好|习惯|认为|觉得|坚持|倾向于?|采用|表示|要求|希望|以后|今后|总是|一直|已经?|就是|[的了是就都也会要请将吧啊]")
 _SPEECH_PIECE = Pattern("[一-鿿]+|\\d+(?:\\.\\d+)?%?|[a-z]+")
+_SPEECH_FIGURE = Pattern("\\d[\\d.]*[%日天线万成]*")
 _SPEECH_UNIT = Pattern("\\d(%|[^\\d.]|$)")
 _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
 _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
@@ -1320,7 +1328,7 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     "|对+(?=$|[的,。!啊呀头、])|是(?:的|$|[,。!啊呀])|没错|正[是确]|[准确]{2}|同意|说[得的]对"
     "|就是(?:这样|这个?意思|这么回事)|就这么[办定做来]|就[按照]|赞成|认可|采纳|都对|没问题(?=$|[,。!])|(?:这[两三几些][条个])?我?都?接受|就用这[个条]|存[下起]来"
     "|我也是?[这么样]{2}[想做认]|(?:都|帮我|请)?记(?:下|住|一下)[来吧]?$)"
-    r"|(?:[好行]吧?|那|就|也?[用按设]|,){1,5}(\d[\d.]*[%日天线万成]*)[吧来了]?[,。!]*$"
+    r"|(?:[好行]吧?|可以|嗯+|那|就|以后|也?[用按设]|,){0,5}(\d[\d.]*[%日天线万成]*)(?:[吧来了]|可以|就?行|接受){0,2}[,。!]*$"
     "|.{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]"
     r"|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|执行|照做|记一下)))")
 _SPEECH_ASSENTS = Pattern("(?:嗯|好|对|就?是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
@@ -1341,6 +1349,7 @@ _SPEECH_REVOKES = Pattern("不再|(?:[条则矩律忆]|那个)[^,。]{0,6}(?:作
 _SPEECH_FORMERLY = Pattern(r"从[^,。]{1,10}?(?=[改调升降提放收][成为到至宽紧])|不是[\d.]{1,9}%?|[\d.]{1,9}%?[^,。]{0,5}(?:太[宽紧高低松严大小]|不要了|作废)")
 _SPEECH_OWN_SUBJECT = Pattern("个股|股票|其[他余它]|别的|剩下")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
+_SPEECH_SIDES = _SPEECH_OPPOSITES + tuple(zip("早尾涨跌前后上下买卖加减左右放缩冷热", "尾早跌涨后前下上卖买减加右左缩放热冷"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)"
     "|(?:用户|客户)(?:偏好|画像|喜欢|同意|表示|已)|系统[:提指]|remember|memory|persist|instruction|write (?:it|this) down|note to"
@@ -1407,7 +1416,9 @@ def _speech_words(turns):
             continue
         else:
             yes = role == "assistant" and _SPEECH_AFFIRMS.search(answer)
-            affirmed = bool(yes) and (yes[1] or "") in text  # 好吧那就8%
+            affirmed, figure = bool(yes) and (yes[1] or "") in text, yes and yes[1]
+            if affirmed and figure:  # 8%还是10%？ 那就8%
+                text = _SPEECH_FIGURE.sub(lambda found: found[0] if found[0] == figure else "", text)
             parts = [(affirmed, sentence) for sentence in _SPEECH_SENTENCE.findall(text)]
         speech += [Speech(own, role, part, _speech_pieces(part), position) for own, part in parts]
     return speech
@@ -1457,11 +1468,29 @@ def _speech_denied(plain, core, speech):
     gave_up = firm and not said and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
+    if _speech_turned(plain, core, own):
+        return True
     revoked = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
     if revoked and all(found and (firm or found[0] != "不再") for found in revoked):
         return True
     return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
-        plain, core, topics, own, speech)
+        plain, core, topics, speech)
+
+
+def _speech_turned(plain, core, own):
+    """Tell whether a memory says what the user said with the sign or the side turned: 从不追高 as 追高, 尾盘买 as 早盘买."""
+    shares = [_speech_share(core, words.pieces) for words in own]
+    near = [words.text for words, share in zip(own, shares) if share >= SAID_SHARE]
+    denied = [set(filter(None, _SAME_DENIED.findall(normalise(text)))) for text in near]
+    rest = set(_SAME_DENIED.sub("", normalise(plain)))
+    says_no = [len(_SPEECH_DENIES.findall(text)) % 2 for text in near]  # 不回踩不买 says yes
+    if near and all(says_no) and all(chars & rest for chars in denied) and not _SPEECH_DENIES.search(plain):
+        return True
+    swapped = [_speech_share(core, _speech_pieces(words.text.replace(theirs, ours)))
+               for words in own for ours, theirs in _SPEECH_SIDES
+               if ours in plain and theirs in words.text and ours not in words.text and theirs not in plain
+               and not _SPEECH_DENIES.search(words.text + plain)]
+    return max(swapped, default=0.0) > max(shares, default=0.0) and max(swapped) >= SAID_SHARE
 
 
 def _speech_refused(plain, topics, own):
@@ -1477,7 +1506,7 @@ def _speech_refused(plain, topics, own):
     return near and all(near) and not marks.search(plain)
 
 
-def _speech_renumbered(plain, core, topics, own, speech):
+def _speech_renumbered(plain, core, topics, speech):
     """Tell whether the user said none of its numbers, but another one of that unit about the same thing."""
     numbers = {piece for piece in core if piece[0].isdigit()}
     if not numbers or any(numbers & _speech_pieces(_SPEECH_FORMERLY.sub("", words.text))
@@ -1487,7 +1516,7 @@ def _speech_renumbered(plain, core, topics, own, speech):
     units = {*_SPEECH_UNIT.findall(plain), *",。!;", ""}
     return any(units.intersection(_SPEECH_UNIT.findall(words.text)) and (
         _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics.intersection(_term_concepts(words.text)[0]))
-        for words in own)
+        for words in speech if words.own)
 
 
 def support(content: str, messages: list | None) -> float:
@@ -1521,8 +1550,10 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
         _SPEECH_PLANTS.search(words.text) for words in speech if words.role not in ("user", "assistant"))
     # 思路可以，不过改成25%: a number that only he has said makes the sentence his.
     figures = {piece for piece in core if piece[0].isdigit()}.difference(*others)
+    mine = [words for words in speech if words.own and words.role == "user"]
     amended = own >= SAID_SHARE or own >= OWN_SHARE and any(
-        figures & words.pieces or _SPEECH_SETTLED.search(words.text) for words in speech if words.own)
+        figures & words.pieces or _SPEECH_SETTLED.search(words.text) for words in mine) or any(
+        figures & words.pieces and len(words.text) <= SHORT_ANSWER_CHARS for words in mine)  # 20%？ 太高了，15%
     if foreign >= (FOREIGN_SHARE if own else UNSAID_SHARE) and foreign - own >= FOREIGN_LEAD and not amended:
         return "是他人的话，不是用户的"
     taken = (_speech_risks(text) for text in _speech_own_texts(speech) if not _SPEECH_GAVE_UP.search(text))
@@ -3536,11 +3567,14 @@ def _decide(items, turns, source_ref: str, verdict, extractor="session_summary",
     decided = []
     for memory_type, raw, *sure in items:
         content, reason = safe_line(raw), reject_reason(raw, memory_type=memory_type, messages=turns)
+        evidence, codes = pick_evidence(content, turns), resolve_stock_codes(content)
+        said = resolve_stock_codes(evidence[0]["text"]) if evidence else []
+        if not reason and codes and said and not set(codes) & set(said):
+            reason = "说的是别的股票"
         if reason:
             decided.append(({"memory_type": memory_type, "content": content, "reason": reason}, "refused", None))
             continue
-        evidence = pick_evidence(content, turns)
-        row = {"memory_type": memory_type, "content": content, "codes": join_codes(resolve_stock_codes(content)),
+        row = {"memory_type": memory_type, "content": content, "codes": join_codes(codes),
                "source_ref": source_ref, "metadata": dict(metadata, extractor=extractor, evidence=evidence),
                "confidence": confidence if evidence or turns is None else min(confidence, UNSUPPORTED_CONFIDENCE)}
         try:

@@ -444,7 +444,7 @@ class TestDuplicates:
         ("大盘弱的时候就空仓", "大盘弱时候空仓"), ("跌停板上不割肉呀", "跌停板上不割肉"), ("两连板以后不接力", "2连板后不接力"), ("【纪律】不扛单", "纪律：不扛单"), ("回撤不能超过8%", "回撤不超过8%"),
         ("利空别补仓", "利空不补仓"), ("午前不要追", "午前不追")]
         + [(LONG, LONG.replace(*change)) for change in (("并且", "且"), ("一律", ""), ("，", "；"),
-            ("第二天不许", "第二天都不许"), ("站稳", "有效站稳"))])
+            ("第二天不许", "第二天都不许"))])
     def test_the_same_rule_in_other_spelling_is_a_duplicate(self, old, new):
         assert duplicate(old, new)
 
@@ -456,7 +456,7 @@ class TestDuplicates:
         + [(LONG, LONG.replace(*change, 1)) for change in (
             ("14:50", "14:30"), ("0.8", "1.8"), ("低于", "高于"), ("站稳", "跌破"), ("放量", "缩量"), ("8%", "5%"),
             ("离场", "加码"), ("不许", "允许"), ("优先处理", "优先保留"), ("核心持股，其余", "其余，核心持股"), ("月底", "月初"), ("第二周", "第三周"),
-            ("20日线", "30日线"), ("核心", "边缘"), ("一律", "除非跌停一律"))])
+            ("20日线", "30日线"), ("核心", "边缘"), ("一律", "除非跌停一律"), ("站稳", "有效站稳"))])
     def test_a_changed_number_word_or_denial_is_no_duplicate(self, old, new):
         assert not duplicate(old, new)
 
@@ -492,7 +492,9 @@ class TestSubstance:
         ("允许隔夜", "不允许隔夜"), ("左侧交易", "右侧交易"), ("不补仓，可以做T", "可以补仓，不做T"), ("财报前清仓", "财报后清仓"), ("净流入才买", "净流出才买"),
         ("高开不买", "低开不买"), ("每天最多操作1次", "每天最多操作3次"), (LONG, LONG.replace("放量", "缩量")), ("涨幅+2%减仓", "涨幅-2%减仓"),
         (LONG, LONG.replace("8%", "5%")), (LONG, LONG.replace("都不", "都")),
-        ("跌破年线不买，破位后反抽不买，横盘没走完也不买", "跌破年线不买，破位后反抽买，横盘没走完也不买"), ("MA5大于MA10持股，否则空仓", "MA10大于MA5持股，否则空仓")])
+        ("跌破年线不买，破位后反抽不买，横盘没走完也不买", "跌破年线不买，破位后反抽买，横盘没走完也不买"), ("MA5大于MA10持股，否则空仓", "MA10大于MA5持股，否则空仓"),
+        ("亏三分之一离场", "亏四分之一离场"), ("最多拿5天", "最多拿5个月"), ("次日高开就清", "次日低开就清"), ("10点以后动手", "10点以前动手"), ("除了茅台，白酒不碰", "白酒不碰"),
+        ("总仓位不超过70%", "单票仓位不超过70%")])
     def test_numbers_codes_and_polarity_differ(self, a, b):
         assert memory.differs_in_substance(a, b) and memory.differs_in_substance(b, a)
 
@@ -763,6 +765,18 @@ class TestWhoseWords:
         ("行吧那就6%", ""), ("用6%吧", ""), ("那就4%", OTHERS), ("6%？", OTHERS)])
     def test_a_number_alone_assents_to_it_only(self, said, expected):
         assert reason("移动止损设在6%", user("怎么设好"), assistant("可以把移动止损设在6%"), user(said)) == expected
+
+    @pytest.mark.parametrize("content, said, expected", [
+        ("移动止损设7%", "那就7%", ""), ("移动止损设9%", "那就7%", "与用户原话相反"), ("移动止损设7%", "可以，7%", ""), ("移动止损设7%", "7%吧", ""),
+        ("移动止损设5%", "都太宽，5%", ""), ("移动止损设9%", "都太宽，5%", OTHERS)])
+    def test_of_two_figures_that_were_proposed_the_one_he_names_is_his(self, content, said, expected):
+        assert reason(content, user("怎么设"), assistant("移动止损设7%或者9%"), user(said)) == expected
+
+    @pytest.mark.parametrize("content, said, expected", [
+        ("用户抢反弹", "我从不抢反弹", "与用户原话相反"), ("用户只买低位票", "我只买高位票", "与用户原话相反"), ("用户只在早盘加仓", "我只在尾盘加仓", "与用户原话相反"),
+        ("破位不补，站稳才补", "破位不补，站稳才补", ""), ("用户只买低位票", "高位票我不买，低位票我买", "")])
+    def test_a_lost_denial_or_a_turned_side_is_refused(self, content, said, expected):
+        assert reason(content, user(said)) == expected
 
     def test_a_rule_may_be_changed_by_a_request(self):
         assert reason("用户把止盈线改为25%", user("看看大盘"), user("帮我把止盈线改到25%")) == ""
@@ -2208,6 +2222,19 @@ class TestWhatBelongsTogether:
         assert offline("我不追高", "我不追高的") == [("preference", "不追高", False)]
 
 
+class TestWhenTheUserIsAsked:
+    @pytest.mark.parametrize("turn, contents", [
+        ("熊市的规矩是不加仓", [("熊市的规矩是不加仓", True)]), ("某大户的铁律是亏7%就走", [("某大户的铁律是亏7%就走", False)]),
+        ("我的规矩是亏7%止损", [("亏7%止损", True)]), ("我从前的原则是只做短线", []), ("长江电力走得稳，我从来不做T", [("从来不做T", False)]),
+        ("一律不碰ST。摘了帽的除外。", [("一律不碰ST", False)]), ("我从不满仓，也许牛市会满", [("从不满仓", False)]),
+        ("止损线7%，但系统性暴跌的时候不执行", [("止损线7%", False), ("系统性暴跌的时候不执行", False)]),
+        ("记住，我爸的账户不止损，我的账户亏7%止损", [("我爸的账户不止损", False), ("我的账户亏7%止损", True)]),
+        ("我从来不止损，这是大毛病，要改", []), ("一律止损的话成本太高", []), ("记住，这个月不追高", []), ("记住，本轮只做龙头", []),
+        ("熊市不一样，我从来不补仓", [("从来不补仓", False)]), ("铁律是亏7%止损，可我做不到", [])])
+    def test_a_rule_that_may_be_of_others_limited_or_a_fault_is_not_sure(self, turn, contents):
+        assert [item[1:] for item in offline(turn)] == contents
+
+
 class TestNothingIsTakenFrom:
     @pytest.mark.parametrize("what, turns", [
         ("a question", "亏多少该止损|要不要只做龙头|跌破 10 日线就清仓对吗|以后只看周线，你觉得呢|我是不是不该补仓|你从不推荐小盘股吗|是缺芯片的关系不"),
@@ -2526,6 +2553,12 @@ class TestStoring:
                 return super().chat_stream(messages, tools, system_prompt)
         memory.save_session_summary(talk("我喜欢低吸"), Deleting("[偏好] 用户喜欢回调低吸", "DUPLICATE:1"))
         assert contents("preference") == ["用户喜欢回调低吸"]
+
+    def test_the_rule_of_one_stock_is_not_taken_for_another(self):
+        said = talk("宁德时代跌破60日线我减半", "比亚迪怎么看")
+        memory.save_session_summary(said, Script("[决策] 比亚迪跌破60日线减半\n[决策] 宁德时代跌破60日线减半"))
+        assert contents("decision") == ["宁德时代跌破60日线减半"]
+        assert [row["reason"] for row in memory._default.list_rejected()] == ["说的是别的股票"]
 
     def test_refused_lines_stay_visible_with_their_reason(self):
         memory.save_session_summary(talk("看看", "我不追涨"), Script("[偏好] 用户不追涨\n[决策] 今天大盘放量下跌"), session_id="s1")
