@@ -571,7 +571,7 @@ CLAIM_PENDING = "UPDATE pending_summary SET owner = ?, owner_since = ? WHERE id 
 FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + (next_try <= :now), owner = '', owner_since = 0,"
                 " next_try = CASE WHEN next_try <= :now THEN :due ELSE next_try END, last_error = :error"
                 " WHERE id = :id AND owner IN ('', :owner)")
-FINISH_PENDING = "DELETE FROM pending_summary WHERE id = ? AND owner IN ('', ?)"
+FINISH_PENDING = "DELETE FROM pending_summary WHERE id = ? AND payload = ? AND owner IN ('', ?)"
 DROP_PENDING = "DELETE FROM pending_summary WHERE id = ?"
 
 INSERT_CANDIDATE = ("INSERT OR IGNORE INTO memory_candidate(memory_type, content, source_ref, metadata, created_at)"
@@ -580,7 +580,7 @@ RENEW_CANDIDATE = "UPDATE memory_candidate SET created_at = ? WHERE memory_type 
 ALL_CANDIDATES = "SELECT * FROM memory_candidate ORDER BY id"
 DELETE_CANDIDATE = "DELETE FROM memory_candidate WHERE id = ?"
 TRIM_CANDIDATES = ("DELETE FROM memory_candidate WHERE created_at < ? OR id NOT IN"
-                   " (SELECT id FROM memory_candidate ORDER BY id DESC LIMIT ?)")
+                   " (SELECT id FROM memory_candidate ORDER BY created_at DESC, id DESC LIMIT ?)")
 
 
 # ------------------------------------------------------------------------------------------------------------ Errors
@@ -2053,10 +2053,10 @@ def _telling(terms: set) -> set:
 
 def _repeats(layer: dict, old: dict, new: dict) -> bool:
     """Whether an L2/L3 row says most of what its atom `old` said and `new`, which replaces that, takes back."""
-    if old["id"] not in listed(layer["_meta"], "source_l1_ids", int):
+    if old["id"] not in listed(layer["_meta"], "source_l1_ids", int) or old["codes"] and not layer["codes"]:
         return False
     # A number counts in a clause about the same thing only: 盈利8%减仓 stays when 亏8%止损 goes.
-    subject = {term for term in old["_terms"] if not term[0].isdigit()}
+    subject = {term for term in old["_terms"] - STOP_TERMS if not term[0].isdigit() and term != "仓位"}
     taken_back, common = _telling(old["_terms"] - new["_terms"]), _telling(old["_terms"] & new["_terms"])
     denied, denied_now = (bool(_SPEECH_DENIES.search(_TERM_CLAUSE_END.split(row["content"])[0])) for row in (old, new))
     for clause in _TERM_CLAUSE_END.split(layer["content"]):
@@ -2199,8 +2199,11 @@ class MemoryStore:
         """What tells that a connection is still the right one: process, file, and that nobody closed all."""
         try:
             found = os.stat(path)
-        except OSError:
-            return ()
+        except OSError:  # where nothing can be made it is asked again when something can
+            folder = os.path.dirname(path)
+            while folder != os.path.dirname(folder) and not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            return path, os.getpid(), self._generation, os.access(folder, os.W_OK)
         # A file that was read-only, and opened as one that stands still, is opened anew when it changes.
         changed = () if self._local.writable else (found.st_mtime_ns, found.st_size, found.st_mode)
         return (path, os.getpid(), found.st_dev, found.st_ino, self._generation) + changed
@@ -2421,6 +2424,8 @@ class MemoryStore:
                                   finite(confidence), extra, utc_text(finite(said_at, self.clock())))
             for old in {known, supersedes} - {0, id}:
                 self.supersede_memory(old, id)
+            if id == known:
+                self.renew_memory(id, said_at)
             self._make_room(conn, memory_type, id)
         return id
 
@@ -2752,10 +2757,11 @@ class MemoryStore:
             conn.execute(CLAIM_PENDING, (_owner(), now, id))
         return Pending(*row)
 
-    def finish_pending(self, id: int) -> None:
-        """Take an entry out. MemoryStoreError when it is gone or passed on: then the transaction stores nothing."""
-        if not self.get_db().execute(FINISH_PENDING, (id, _owner())).rowcount:
-            raise MemoryStoreError("pending entry #%s was dropped, or passed on after %d s" % (id, OWNER_LOST_S))
+    def finish_pending(self, entry: Pending) -> None:
+        """Take an entry out. MemoryStoreError when it is gone, was passed on or said again: then nothing is stored."""
+        if not self.get_db().execute(FINISH_PENDING, (entry.id, entry.payload, _owner())).rowcount:
+            raise MemoryStoreError("pending entry #%s was dropped, said again, or passed on after %d s" % (
+                entry.id, OWNER_LOST_S))
 
     def fail_pending(self, entry: Pending, error: str) -> None:
         """Count a try that was due and failed, unless somebody else has the entry by now, and set the next one."""
@@ -2888,6 +2894,8 @@ class MemoryStore:
                 successor = new_ids[row["part"]].get(_successor(parse_metadata(row["metadata"])))
                 if known and known["id"] not in superseded and successor not in (None, known["id"]):
                     self.supersede_memory(known["id"], successor)
+                elif known and not row["is_over"] and known["id"] not in superseded:
+                    self.renew_memory(known["id"], parse_time(row["created_at"]) or 0.0)
             pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row, _ in rows})
         known = [known["id"] for _, known in rows if known]
         return {"added": list(fresh), "known": known, "damaged": damaged,
@@ -2898,13 +2906,19 @@ class MemoryStore:
         there, dated, alive, out = self._snapshot(), collections.defaultdict(list), {}, []
         for row in there.rows:
             identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
-            dated[identity, row["created_at"]].append(row)
+            for date in {row["created_at"], row["_meta"].get("first_said")}:
+                dated[identity, date].append(row)
             if row["id"] not in there.superseded and self.clock() <= expiry(row["memory_type"], row["_time"]):
                 alive.setdefault(identity, row)
+        taken = set()
         for row in rows:
-            same, is_over = dated[_identity(row), row["created_at"]], row["is_over"]
-            same.sort(key=lambda other: (other["id"] in there.superseded) != is_over)
-            out.append((row, same.pop(0) if same else None if is_over else alive.get(_identity(row))))
+            first = parse_metadata(row["metadata"]).get("first_said")
+            same, is_over = dated[_identity(row), row["created_at"]] + dated[_identity(row), first], row["is_over"]
+            same = [other for other in same if other["id"] not in taken]
+            known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over, default=None)
+            known = known or (None if is_over else alive.get(_identity(row)))
+            taken.update([known["id"]] if known else ())
+            out.append((row, known))
         return out
 
     def _fitting(self, rows) -> set:
@@ -3314,7 +3328,7 @@ _RULE_WHEN = Pattern("^除(?![非权息])了?|[之以除]外$|有[个条一][^�
 _RULE_THEN = Pattern("所以|我?(?:[把就会才再都先]|必须|直接|立[刻即马]|马上|一律|果断|无条件|坚决|(?:当[天日]|次日|第二天)[停不减清卖砍只])")
 _RULE_DECISION = Pattern("(?!.*(?:分析|回答|报告|推荐|建议|问我))(?:.*" + _RULE_EVENT + "|.*因为.*所以)")
 # A clause that rules something of its own, not only more of the rule before it.
-_RULE_NO_SUBJECT = Pattern("(?:[不别][要用]?再?(?:给我)?(?:参与|碰|沾|看|推荐?|发)$|否则|都|只能|所以|因此|[这那][笔个只]|一[律概]|统统|直接|反而|再[^，]{1,6}也|就"
+_RULE_NO_SUBJECT = Pattern("(?:[不别][要用]?再?(?:给我)?(?:参与|碰|沾|看|推荐?|发)$|否则|都|只[能认信]|所以|因此|[这那][笔个只]|一[律概]|统统|直接|反而|再[^，]{1,6}也|就"
     "|立[马即刻]|马上|必须?|坚决|绝不|永远|更看重)")
 _RULE_OWN_TOPIC = Pattern("(?<![没未])(?!当天|.*(?:不算|除外|例外)|跌?破了?就|到了?就)(?:仓位|单[票只笔]|止[损盈]|总仓|持[股仓]|[%％]|最多|" + _RULE_EVENT + "(?!.*[才再]))")
 # "Keep this" makes an item sure, and a weaker clause a rule. 以后 after a clock time (14:45以后) is no such word.
@@ -3338,8 +3352,8 @@ _RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|�
     "|剁手|韭菜|气死|再也不炒|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误"
     "|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$|收回(?:[刚这上，。]|$)|[别不]用?记[了吧住]?$|^更正|改主意")
-_RULE_ASK = Pattern("[?？]|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)[!！。]?$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
-    r"|是否|多久|([一-鿿])不\1|^(?:是|能|对).*不[。!]?$|的不[。!]?$")
+_RULE_ASK = Pattern("[?？]|(.)[^，]{1,4}还是\\1[^，]{1,4}好?$|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)[!！。]?$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
+    r"|是否|多久|([一-鿿])不\2|^(?:是|能|对).*不[。!]?$|的不[。!]?$")
 _RULE_WHATEVER = Pattern("没什么|哪[只个天][^，]{1,8}(?:我就|就把|就[卖买减清止加撤不])|(?:不管|无论|不论)[^，]{0,12}"
     r"|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}(?:[都也]|我?不管|无所谓)|再看[^，]{0,8}|([看碰])都不\1"
     "|(?:[先要都再得须]|顺[手便])(?:[说讲]|告诉我|标出)[^，]{0,8}(?:在?哪[里儿个]?|多少|什么|怎么[^，]{1,3})$")
@@ -3564,12 +3578,13 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
 def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE,
             **metadata) -> list:
     """[(row, verdict, id)] of extracted lines, by verdict(row, ...). Models are asked here, before any write."""
-    decided = []
+    decided, said_by_user = [], "\n".join(turn["content"] for turn in turns or () if turn["role"] == "user")
+    named = resolve_stock_codes(said_by_user)
     for memory_type, raw, *sure in items:
         content, reason = safe_line(raw), reject_reason(raw, memory_type=memory_type, messages=turns)
         evidence, codes = pick_evidence(content, turns), resolve_stock_codes(content)
-        said = resolve_stock_codes(evidence[0]["text"]) if evidence else []
-        if not reason and codes and said and not set(codes) & set(said):
+        said = named if evidence and resolve_stock_codes(evidence[0]["text"]) else codes
+        if not reason and codes and not set(codes) & set(said):  # he names another stock, and this one nowhere
             reason = "说的是别的股票"
         if reason:
             decided.append(({"memory_type": memory_type, "content": content, "reason": reason}, "refused", None))
@@ -3651,7 +3666,7 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
             outcome = _write(store, decided)
             if entry.kind == "conversation":
                 store.save_marker(entry.hash, source_ref, outcome)
-            store.finish_pending(entry.id)
+            store.finish_pending(entry)
     except BaseException as error:
         store.fail_pending(entry, "%s: %s" % (type(error).__name__, error))
         raise
@@ -3770,8 +3785,9 @@ def _layer_verdict(row: dict, atoms: list) -> tuple:
     near = sorted(((_speech_share(atom["_terms"], terms), not atom["codes"], atom["id"], atom) for atom in atoms),
                   reverse=True)
     near = [atom for share, *_, atom in near if share >= REPEATED_SHARE and not row["codes"]]
+    told = set().union(*(atom["_terms"] for atom in near[:1] + [atom for atom in near if not atom["codes"]]))
     for other in near[1:]:
-        added = _telling(other["_terms"] - near[0]["_terms"])
+        added = _telling(other["_terms"] - told)
         if other["codes"] not in ("", near[0]["codes"]) and _speech_share(added, terms) > REPEATED_SHARE:
             row["reason"] = "把几只股票的规则合在一起，没有写明是哪只"
             return "refused", None
