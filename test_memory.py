@@ -4966,7 +4966,8 @@ class TestHugeTexts:
         said = [{"role": "user", "content": text}]
         calls = [
             context_archive.mask_secrets, context_archive.clean_text, context_archive.search_context_archives,
-            context_archive.extract_archive_terms, lambda text: context_archive.create_context_archive(said, text),
+            lambda text: context_archive.extract_archive_terms([text]),
+            lambda text: context_archive.create_context_archive(said, text),
             memory.extract_stock_codes, memory.resolve_stock_codes, memory._extract_keywords, memory.parse_summary,
             memory.parse_layers, lambda text: memory.parse_dedup(text, [1]),
             lambda text: memory.reject_reason(text, memory_type="decision"),
