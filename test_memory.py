@@ -5017,6 +5017,20 @@ class TestReadme:
         text = README.read_text(encoding="utf-8")
         assert [verb for verb, *_ in memory.VERBS if not re.search(r"\b%s\b" % verb, text)] == []
 
+    @staticmethod
+    def undated(text):
+        return re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?", "DATE", text.replace("\r\n", "\n"))
+
+    def test_what_it_shows_is_what_is_printed(self):
+        text, utf8 = README.read_text(encoding="utf-8"), {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
+        (demo,) = re.findall(r"```text\n(.*?)```", text, re.S)
+        assert self.undated(process("demo", **utf8).out.decode("utf-8")) == self.undated(demo)
+        shown = "".join(re.findall(r"```console\n(\$ .*?)```", text, re.S))
+        assert shown.count("$ python memory.py") > 5
+        printed = "".join("$ %s\n%s" % (line, process(*shlex.split(line)[2:], **utf8).out.decode("utf-8"))
+                          for line in re.findall(r"^\$ (.*)$", shown, re.M))
+        assert self.undated(printed) == self.undated(shown)
+
     def test_the_host_answers_with_the_memories_and_leaves_its_history_clean(self, serve, tmp_path):
         hosts = re.findall(r"<!-- host -->\s*```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
         assert hosts
