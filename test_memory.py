@@ -1400,6 +1400,11 @@ class TestSuperseded:
         memory._default.import_rows(lines)
         assert contents("preference", live=True) == ["止损线5%"]
 
+    def test_what_was_said_earlier_sets_no_date_back(self, clock):
+        id = memory.save_memory("preference", "止损线8%")
+        memory._default.renew_memory(id, clock.now - DAY)
+        assert memory.parse_time(memory.get_memory_by_id(id)["created_at"]) == clock.now
+
     def test_what_is_saved_or_imported_again_counts_from_then_on(self, clock, tmp_path):
         other = memory.MemoryStore(home=tmp_path / "other", clock=clock)
         for store in (memory._default, other):
@@ -4217,6 +4222,18 @@ class TestArchivePaths:
 
     def test_an_interrupted_write_leaves_nothing(self, home, monkeypatch):
         monkeypatch.setattr(context_archive, "write_private", mock.Mock(side_effect=OSError(28, "no space")))
+        with pytest.raises(OSError):
+            archived("写不下", "s")
+        assert list((home / "context_archive" / "s").iterdir()) == []
+
+    def test_messages_without_metadata_do_not_stay_behind(self, home, monkeypatch):
+        real = context_archive.write_private
+
+        def full_disk(path, data, *mode):
+            if path.endswith(".json"):
+                raise OSError(28, "no space")
+            real(path, data, *mode)
+        monkeypatch.setattr(context_archive, "write_private", full_disk)
         with pytest.raises(OSError):
             archived("写不下", "s")
         assert list((home / "context_archive" / "s").iterdir()) == []
