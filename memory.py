@@ -1302,7 +1302,7 @@ _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" 
     "|(?:[帖群刊片课稿博]|论坛|[日晚周]报)[文里上]?)…?(?:[说讲喊教吹叫让劝传总是](?!的[票股代])|发(?!我|给|到)|(?<![先再要])写(?![短长简慢快得成清])|有一?[条句段]|认为"
     r"|建议|主张|(?:推荐|喜欢)(?!的)|觉得|提到|宣称|鼓吹|[都全]在|天天|那套|的(?:观点|战法|逻辑|策略)|[:“「『]){1,3}|^[【>\[<]|[讯电][,:]|记者|快讯|报道|来源:"
     "|^<ROLE>:")
-_SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|做不到|太[紧严松]|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死]|被套|打脸|忽悠|怎么看")
+_SPEECH_REJECTS = Pattern("不(?:认同|信|同意|赞成|听|靠谱|对|行|适合)|做不到|太[紧严松]|骗|离谱|扯|坑|瞎|荒唐|傻|韭菜|反对|拉黑|可笑|误导|害人|吃亏|亏[了死](?![就我便才立直])|被套|打脸|忽悠|怎么看")
 _SPEECH_ADOPTS = _speech_pattern("(?<![不没们])(?:认同|同意|照着|有道理(?!的)|说[得的]对|学到)|我[一直也就是都]{1,3}[这么样]{2}|我的(?![天妈学朋同老爸亲领师儿女孩])|(?<![的守])纪律"
     "|记一?下(?![他她这那]|名字)|记住")
 _SPEECH_NOT_MINE = Pattern(r"^刚[^,。]{1,6}那(?:会儿|阵子|几年)|^.{0,3}(?:以前|从前|过去(?![\d几])|曾经|当年|早[年些]|[前早][几两\d]年|原[来先]"
@@ -1349,6 +1349,7 @@ _SPEECH_REVOKES = Pattern("不再|(?:[条则矩律忆]|那个)[^,。]{0,6}(?:作
 _SPEECH_FORMERLY = Pattern(r"从[^,。]{1,10}?(?=[改调升降提放收][成为到至宽紧])|不是[\d.]{1,9}%?|[\d.]{1,9}%?[^,。]{0,5}(?:太[宽紧高低松严大小]|不要了|作废)")
 _SPEECH_OWN_SUBJECT = Pattern("个股|股票|其[他余它]|别的|剩下")
 _SPEECH_OPPOSITES = tuple(zip("好差高低大小强弱多少长短", "差好低高小大弱强少多短长"))
+_SPEECH_NEVER = Pattern("(?:用户|我|俺)?(?:从来?|绝|一般|一律|坚决)?不(?:再|会|想|做)?([一-鿿]{2,4}?)[的了。,!]*")
 _SPEECH_SIDES = _SPEECH_OPPOSITES + tuple(zip("早尾涨跌前后上下买卖加减左右放缩冷热", "尾早跌涨后前下上卖买减加右左缩放热冷"))
 # A tool result that speaks of memories, to the agent or in another role wants to be remembered, in whatever language.
 _SPEECH_PLANTS = _speech_pattern("[牢铭]记|记[住下录忆]|留存|长期保存|写入|[助管][手理]员?[:注请]|智能体|[该此本][^,。]{0,2}(?:用户|客户)"
@@ -1483,6 +1484,10 @@ def _speech_turned(plain, core, own):
     near = [words.text for words, share in zip(own, shares) if share >= SAID_SHARE]
     denied = [set(filter(None, _SAME_DENIED.findall(normalise(text)))) for text in near]
     rest = set(_SAME_DENIED.sub("", normalise(plain)))
+    never = [found[1] for found in (_SPEECH_NEVER.fullmatch(words.text) for words in own) if found]  # 我不隔夜
+    if any(what in plain and sum(what in words.text for words in own) == 1 for what in never) and (
+            not _SPEECH_DENIES.search(plain)):
+        return True
     says_no = [len(_SPEECH_DENIES.findall(text)) % 2 for text in near]  # 不回踩不买 says yes
     if near and all(says_no) and all(chars & rest for chars in denied) and not _SPEECH_DENIES.search(plain):
         return True

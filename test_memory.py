@@ -773,7 +773,8 @@ class TestWhoseWords:
         assert reason(content, user("怎么设"), assistant("移动止损设7%或者9%"), user(said)) == expected
 
     @pytest.mark.parametrize("content, said, expected", [
-        ("用户抢反弹", "我从不抢反弹", "与用户原话相反"), ("用户只买低位票", "我只买高位票", "与用户原话相反"), ("用户只在早盘加仓", "我只在尾盘加仓", "与用户原话相反"),
+        ("用户抢反弹", "我从不抢反弹", "与用户原话相反"), ("隔夜持股", "我不隔夜", "与用户原话相反"), ("抢反弹买入", "我从不抢反弹", "与用户原话相反"),
+        ("亏损止损", "亏了就止损。我不隔夜", ""), ("用户只买低位票", "我只买高位票", "与用户原话相反"), ("用户只在早盘加仓", "我只在尾盘加仓", "与用户原话相反"),
         ("破位不补，站稳才补", "破位不补，站稳才补", ""), ("用户只买低位票", "高位票我不买，低位票我买", "")])
     def test_a_lost_denial_or_a_turned_side_is_refused(self, content, said, expected):
         assert reason(content, user(said)) == expected
