@@ -357,6 +357,21 @@ def _is_private_field(name: str, value) -> bool:
     return named and MASK in mask_secrets("%s %s" % (name, value))
 
 
+def _with_masks(text: str, spans: list) -> str:
+    """The text with the mask for each span. What stands bare in JSON, a number mostly, needs quotes around it."""
+    pieces, at, is_json, quotes = [], 0, text.lstrip()[:1] in ("{", "["), 0
+    for start, end in spans:
+        if start >= at:
+            between = text[at:start]
+            quotes += between.count('"') - between.count('\\"')
+            bare = is_json and quotes % 2 == 0 and between[-1:] not in ("'", '"')
+            bare = bare or re.search(r"\"\s{0,2}:\s{0,2}\Z", between[-6:])  # JSON within other text
+            pieces += (between, '"%s"' % MASK if bare else MASK)
+        quotes += text[max(at, start):end].count('"')
+        at = max(at, end)
+    return "".join(pieces) + text[at:]
+
+
 def mask_secrets(text: str) -> str:
     """The text with keys, tokens, passwords, phone, identity and bank card numbers replaced by MASK."""
     readable = unescaped(text)
@@ -364,7 +379,7 @@ def mask_secrets(text: str) -> str:
         masked = mask_secrets(readable)
         return text if masked == readable else masked
     named, numbers = _hints(text)
-    plain, spans, pieces, at = text.translate(_HALF_WIDTH) if named or numbers else "", [], [], 0
+    plain, spans = text.translate(_HALF_WIDTH) if named or numbers else "", []
     for long in _LONG_NUMBER.finditer(plain) if numbers else ():
         found = _NUMBER.finditer(plain, long.start(), long.end() + 1)
         spans += [match.span() for match in found if _is_private(match, plain)]
@@ -373,17 +388,7 @@ def mask_secrets(text: str) -> str:
         # `token: 4096` is how many words a model read, no secret.
         spans += [match.span(match.lastgroup) for match in _NAMED.finditer(plain)
                   if not (match["count"] and re.fullmatch(_COUNT, match[match.lastgroup]))]
-    is_json, quotes = text.lstrip()[:1] in ("{", "["), 0
-    for start, end in sorted(spans):
-        if start >= at:
-            between = text[at:start]
-            quotes += between.count('"') - between.count('\\"')
-            # What stands bare in JSON, a number mostly, needs the quotes that the mask has not.
-            bare = between[-1:] not in ("'", '"') and is_json and quotes % 2 == 0 or re.search(r"\"\s{0,2}:\s{0,2}\Z", between[-6:])
-            pieces += (between, '"%s"' % MASK if bare else MASK)
-        quotes += text[max(at, start):end].count('"')
-        at = max(at, end)
-    return "".join(pieces) + text[at:]
+    return _with_masks(text, sorted(spans)) if spans else text
 
 
 def _plain(value, ancestors=()):
@@ -420,9 +425,11 @@ def _plain(value, ancestors=()):
             secret = secret and item and (isinstance(item, str) or type(item) is int or isinstance(item, list)
                                           and all(isinstance(part, str) for part in item))
             masked[name] = MASK if secret else item
-    if isinstance(masked.get("value"), str) and any(
-            _SECRET_KEY.search(masked[key]) for key in ("name", "key") if isinstance(masked.get(key), str)):
-        masked["value"] = MASK
+    # {"name": "password", "value": …}: a form, the environment of a container.
+    labels, value = [masked[key] for key in ("name", "key") if isinstance(masked.get(key), str)], masked.get("value")
+    for named in filter(None, map(_SECRET_KEY.search, labels if isinstance(value, str) else ())):
+        if not (value.endswith("%") or named["count"] and re.fullmatch(_COUNT, value)):
+            masked["value"] = MASK
     return masked
 
 

@@ -1469,33 +1469,27 @@ def _speech_denied(plain, core, speech):
     gave_up = firm and not said and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
         for text in _speech_own_texts(speech))
-    if _speech_turned(plain, core, own):
-        return True
     revoked = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
     if revoked and all(found and (firm or found[0] != "不再") for found in revoked):
         return True
-    return contrary or gave_up or firm and _speech_refused(plain, topics, own) or _speech_renumbered(
-        plain, core, topics, speech)
+    return (contrary or gave_up or firm and (_speech_turned(plain, core, own) or _speech_refused(plain, topics, own))
+            or _speech_renumbered(plain, core, topics, speech))
 
 
 def _speech_turned(plain, core, own):
-    """Tell whether a memory says what the user said with the sign or the side turned: 从不追高 as 追高, 尾盘买 as 早盘买."""
-    shares = [_speech_share(core, words.pieces) for words in own]
-    near = [words.text for words, share in zip(own, shares) if share >= SAID_SHARE]
-    denied = [set(filter(None, _SAME_DENIED.findall(normalise(text)))) for text in near]
-    rest = set(_SAME_DENIED.sub("", normalise(plain)))
+    """Tell whether a text that denies nothing turns the sign or the side: 从不追高 as 追高, 尾盘买 as 早盘买."""
     never = [found[1] for found in (_SPEECH_NEVER.fullmatch(words.text) for words in own) if found]  # 我不隔夜
-    if any(what in plain and sum(what in words.text for words in own) == 1 for what in never) and (
-            not _SPEECH_DENIES.search(plain)):
+    if any(what in plain and sum(what in words.text for words in own) == 1 for what in never):
         return True
-    says_no = [len(_SPEECH_DENIES.findall(text)) % 2 for text in near]  # 不回踩不买 says yes
-    if near and all(says_no) and all(chars & rest for chars in denied) and not _SPEECH_DENIES.search(plain):
+    shares, rest = [_speech_share(core, words.pieces) for words in own], set(_SAME_DENIED.sub("", normalise(plain)))
+    near = [words.text for words, share in zip(own, shares) if share >= SAID_SHARE]
+    if near and all(len(_SPEECH_DENIES.findall(text)) % 2  # 不回踩不买 says yes
+                    and rest.intersection(filter(None, _SAME_DENIED.findall(normalise(text)))) for text in near):
         return True
     swapped = [_speech_share(core, _speech_pieces(words.text.replace(theirs, ours)))
-               for words in own for ours, theirs in _SPEECH_SIDES
-               if ours in plain and theirs in words.text and ours not in words.text and theirs not in plain
-               and not _SPEECH_DENIES.search(words.text + plain)]
-    return max(swapped, default=0.0) > max(shares, default=0.0) and max(swapped) >= SAID_SHARE
+               for words in own if not _SPEECH_DENIES.search(words.text) for ours, theirs in _SPEECH_SIDES
+               if ours in plain and theirs in words.text and ours not in words.text and theirs not in plain]
+    return max(swapped, default=0.0) >= max(SAID_SHARE, max(shares, default=0.0) + 1e-9)
 
 
 def _speech_refused(plain, topics, own):
@@ -2051,7 +2045,7 @@ def successors(id: int, after: dict) -> list:
     return list(chain)
 
 
-def _telling(terms: set) -> set:
+def _telling_terms(terms: set) -> set:
     """The concepts and numbers among terms, all of them where there is none."""
     return {term for term in terms if _is_concept(term) or term[0].isdigit()} or terms
 
@@ -2062,7 +2056,7 @@ def _repeats(layer: dict, old: dict, new: dict) -> bool:
         return False
     # A number counts in a clause about the same thing only: 盈利8%减仓 stays when 亏8%止损 goes.
     subject = {term for term in old["_terms"] - STOP_TERMS if not term[0].isdigit() and term != "仓位"}
-    taken_back, common = _telling(old["_terms"] - new["_terms"]), _telling(old["_terms"] & new["_terms"])
+    taken_back, common = _telling_terms(old["_terms"] - new["_terms"]), _telling_terms(old["_terms"] & new["_terms"])
     denied, denied_now = (bool(_SPEECH_DENIES.search(_TERM_CLAUSE_END.split(row["content"])[0])) for row in (old, new))
     for clause in _TERM_CLAUSE_END.split(layer["content"]):
         terms = set(search_terms(clause))
@@ -2138,7 +2132,7 @@ class MemoryStore:
     def __init__(self, *, home=None, db_path=None, archive_dir=None, stock_list=None, clock=time.time):
         self.clock = clock
         self._settings = {}
-        self._local = threading.local()  # key, conn, writable, terms, fts, snapshot of this thread
+        self._local = threading.local()  # key, conn, writable, nowhere, terms, fts, snapshot of this thread
         self._waits = threading.local()  # seconds for another writer, if not BUSY_TIMEOUT_S, also while opening
         self._connections = []  # (thread, connection, process) of every connection that may still be open
         self._generation, self._at_exit = 0, None
@@ -2232,6 +2226,7 @@ class MemoryStore:
 
     def _connect(self, path: str) -> sqlite3.Connection:
         folder, local = os.path.dirname(path), self._local
+        local.nowhere = False
         try:
             context_archive.ensure_private_dir(folder)
             # Only a file that is not there: to close one that is would drop the locks of this process's other
@@ -2240,13 +2235,13 @@ class MemoryStore:
                 os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             local.writable = os.access(path, os.W_OK) and os.access(folder, os.W_OK)  # SQLite writes beside it, too
         except OSError as error:
-            is_there = os.path.isfile(path)
-            if not is_there and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            local.writable, local.nowhere = False, not os.path.isfile(path)
+            if local.nowhere and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            local.writable = False
-            if not is_there:  # nothing is remembered, and nothing can be
-                path = ":memory:"
-        conn = (self._open if local.writable or path == ":memory:" else self._open_read_only)(path, self._wait_s)
+        if local.nowhere:  # nothing is remembered, and nothing can be
+            conn = self._open(":memory:", self._wait_s)
+        else:
+            conn = (self._open if local.writable else self._open_read_only)(path, self._wait_s)
         self._at_exit = self._at_exit or atexit.register(self.close_db)
         self._connections.append((threading.current_thread(), conn, os.getpid()))
         conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
@@ -2281,7 +2276,7 @@ class MemoryStore:
         local.fts = known and kind == "fts5" and self._attempt(conn, TOUCH_TERMS) is not None
         if not local.fts:
             self._refuse_foreign_table(conn)
-        if not (local.writable or conn.execute("PRAGMA database_list").fetchone()["file"]):
+        if local.nowhere:
             self._complete_schema(conn)
             conn.execute("PRAGMA query_only = ON")
         if local.writable:
@@ -2911,15 +2906,15 @@ class MemoryStore:
         there, dated, alive, out = self._snapshot(), collections.defaultdict(list), {}, []
         for row in there.rows:
             identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
-            for date in {row["created_at"], row["_meta"].get("first_said")}:
+            for date in {row["created_at"], row["_meta"].get("first_said", row["created_at"])}:
                 dated[identity, date].append(row)
             if row["id"] not in there.superseded and self.clock() <= expiry(row["memory_type"], row["_time"]):
                 alive.setdefault(identity, row)
         taken = set()
         for row in rows:
-            first = parse_metadata(row["metadata"]).get("first_said")
-            same, is_over = dated[_identity(row), row["created_at"]] + dated[_identity(row), first], row["is_over"]
-            same = [other for other in same if other["id"] not in taken]
+            dates = dict.fromkeys((row["created_at"], parse_metadata(row["metadata"]).get("first_said")))
+            is_over = row["is_over"]
+            same = [other for date in dates if date for other in dated[_identity(row), date] if other["id"] not in taken]
             known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over, default=None)
             known = known or (None if is_over else alive.get(_identity(row)))
             taken.update([known["id"]] if known else ())
@@ -3580,16 +3575,22 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     return "duplicate" if late else verdict, id  # what came after it stands, as if it were the same
 
 
+def _is_of_another_stock(codes: list, quote: str, turns) -> bool:
+    """Whether the words that a line comes from name a stock, and the user names none of the line's own anywhere."""
+    if not codes or not resolve_stock_codes(quote):
+        return False
+    said = resolve_stock_codes("\n".join(turn["content"] for turn in turns if turn["role"] == "user"))
+    return not set(codes) & set(said)
+
+
 def _decide(items, turns, source_ref: str, verdict, extractor="session_summary", confidence=SUPPORTED_CONFIDENCE,
             **metadata) -> list:
     """[(row, verdict, id)] of extracted lines, by verdict(row, ...). Models are asked here, before any write."""
-    decided, said_by_user = [], "\n".join(turn["content"] for turn in turns or () if turn["role"] == "user")
-    named = resolve_stock_codes(said_by_user)
+    decided = []
     for memory_type, raw, *sure in items:
         content, reason = safe_line(raw), reject_reason(raw, memory_type=memory_type, messages=turns)
         evidence, codes = pick_evidence(content, turns), resolve_stock_codes(content)
-        said = named if evidence and resolve_stock_codes(evidence[0]["text"]) else codes
-        if not reason and codes and not set(codes) & set(said):  # he names another stock, and this one nowhere
+        if not reason and evidence and _is_of_another_stock(codes, evidence[0]["text"], turns):
             reason = "说的是别的股票"
         if reason:
             decided.append(({"memory_type": memory_type, "content": content, "reason": reason}, "refused", None))
@@ -3792,7 +3793,7 @@ def _layer_verdict(row: dict, atoms: list) -> tuple:
     near = [atom for share, *_, atom in near if share >= REPEATED_SHARE and not row["codes"]]
     told = set().union(*(atom["_terms"] for atom in near[:1] + [atom for atom in near if not atom["codes"]]))
     for other in near[1:]:
-        added = _telling(other["_terms"] - told)
+        added = _telling_terms(other["_terms"] - told)
         if other["codes"] not in ("", near[0]["codes"]) and _speech_share(added, terms) > REPEATED_SHARE:
             row["reason"] = "把几只股票的规则合在一起，没有写明是哪只"
             return "refused", None

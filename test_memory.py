@@ -1401,6 +1401,16 @@ class TestSuperseded:
         memory._default.import_rows(lines)
         assert contents("preference", live=True) == ["止损线5%"]
 
+    def test_a_rule_that_was_replaced_here_comes_in_alive_from_where_it_was_said_again(self, clock, tmp_path):
+        other = memory.MemoryStore(home=tmp_path / "other", clock=clock)
+        old = memory.save_memory("preference", "止损线8%")
+        memory.save_memory("preference", "止损线5%", supersedes=old)
+        clock.now += DAY
+        other.save_memory("preference", "止损线8%")
+        memory._default.import_rows([json.dumps(row) for row in other.export_rows()[0]])
+        assert "止损线8%" in contents("preference", live=True)
+        other.close_db()
+
     def test_what_was_said_earlier_sets_no_date_back(self, clock):
         id = memory.save_memory("preference", "止损线8%")
         memory._default.renew_memory(id, clock.now - DAY)
@@ -4158,7 +4168,8 @@ class TestArchiveText:
 
     def test_in_nested_data_names_tell_and_figures_stay(self):
         value = {"env": [{"name": "DB_PASSWORD", "value": "tiger77"}], "板块": {"密码": 3.25}, "token": {"input": 12},
-                 "资金账号": "309876543210", "prompt_token": "12", "密码": [{"pct": 3.2}]}
+                 "资金账号": "309876543210", "prompt_token": "12", "密码": [{"pct": 3.2}],
+                 "rows": [{"name": "token", "value": "4096"}, {"name": "密码", "value": "3.25%"}]}
         kept = json.loads(context_archive.safe_json(value))
         assert kept == dict(value, env=[{"name": "DB_PASSWORD", "value": context_archive.MASK}], 资金账号=context_archive.MASK)
 
