@@ -357,6 +357,16 @@ def _is_private_field(name: str, value) -> bool:
     return named and MASK in mask_secrets("%s %s" % (name, value))
 
 
+def _is_secret(name: str, item) -> bool:
+    """Whether a field of nested data is a secret by its name. Figures (of tokens, of the sector 密码) are none."""
+    is_text, named = isinstance(item, str), _SECRET_KEY.search(name)
+    digits = type(item) is int or is_text and item.isdigit()
+    if not named or named["count"] and (type(item) is int or digits and len(item) < 8):
+        return digits and _is_private_field(name, item)
+    return (is_text and not re.fullmatch("[-+]?[0-9.]+%", item) or type(item) is int
+            or isinstance(item, list) and all(isinstance(part, str) for part in item))
+
+
 def _with_masks(text: str, spans: list) -> str:
     """The text with the mask for each span. What stands bare in JSON, a number mostly, needs quotes around it."""
     pieces, at, is_json, quotes = [], 0, text.lstrip()[:1] in ("{", "["), 0
@@ -416,20 +426,13 @@ def _plain(value, ancestors=()):
             name = str(_plain(key, ancestors))
             if not (isinstance(item, str) and item.isdigit() and _AMOUNT_BEFORE.search(name)):
                 item = _plain(item, ancestors)
-            named = _SECRET_KEY.search(name)
-            digits = type(item) is int or isinstance(item, str) and item.isdigit()
-            secret = named and not (named["count"] and (type(item) is int or digits and len(item) < 8)) or (
-                digits and _is_private_field(name, item))
+            secret = item and _is_secret(name, item)
             name = "%s#%d" % (name, len(masked)) if name in masked else name
-            # Under such a name may stand figures (of tokens, of the sector 密码), which are no secret.
-            secret = secret and item and (isinstance(item, str) or type(item) is int or isinstance(item, list)
-                                          and all(isinstance(part, str) for part in item))
             masked[name] = MASK if secret else item
     # {"name": "password", "value": …}: a form, the environment of a container.
-    labels, value = [masked[key] for key in ("name", "key") if isinstance(masked.get(key), str)], masked.get("value")
-    for named in filter(None, map(_SECRET_KEY.search, labels if isinstance(value, str) else ())):
-        if not (value.endswith("%") or named["count"] and re.fullmatch(_COUNT, value)):
-            masked["value"] = MASK
+    value, labels = masked.get("value"), [masked.get("name"), masked.get("key")]
+    if value and isinstance(value, str) and any(isinstance(label, str) and _is_secret(label, value) for label in labels):
+        masked["value"] = MASK
     return masked
 
 
