@@ -1331,6 +1331,7 @@ _SPEECH_AFFIRMS = Pattern(r"^(?!.{0,60}(?:\?|吗|但|不过|除了|可是|只是
     r"|(?:[好行]吧?|可以|嗯+|那|就|以后|也?[用按设]|,){0,5}(\d[\d.]*[%日天线万成]*)(?:[吧来了]|可以|就?行|接受){0,2}[,。!]*$"
     "|.{0,40}?(?:[按照](?:你|这|上面|刚才)[^,。?]{0,6}[说办做来定行]"
     r"|(?:第[一二三四五\d]条|这[两三几些\d]?[条个些]|上面|刚才)[^。?]{0,16}(?:记[下住]|当我的|执行|照做|记一下)))")
+_SPEECH_PICKS = Pattern("(?:那|就|当然|肯定|我|是|可以){0,3}((?![不没都别])[一-鿿]{1,6}?)[的了吧啊呀]*[,。!]*")  # 需要我避开ST吗？ 需要
 _SPEECH_ASSENTS = Pattern("(?:嗯|好|对|就?是|没[错问]|正是|行|可以|ok)+[^?吗]{0,4}$")
 _SPEECH_ECHOES = Pattern("按[你您]的(?:规则|规矩|纪律|习惯)|^(?:嗯+[,。]|[你您](?:是说|的意思)|即|也就是|收到|明白|懂了|清楚|[了理]解|好的?[,。:]|记[下住录]"
     "|已记)(?!.{0,400}(?<![入出作底仓])建议)")
@@ -1416,13 +1417,20 @@ def _speech_words(turns):
                 said & _speech_subjects(text) or _SPEECH_ASSENTS.match(answer)):
             continue
         else:
-            yes = role == "assistant" and _SPEECH_AFFIRMS.search(answer)
-            affirmed, figure = bool(yes) and (yes[1] or "") in text, yes and yes[1]
-            if affirmed and figure:  # 8%还是10%？ 那就8%
-                text = _SPEECH_FIGURE.sub(lambda found: found[0] if found[0] == figure else "", text)
-            parts = [(affirmed, sentence) for sentence in _SPEECH_SENTENCE.findall(text)]
+            parts = _speech_offered(text, answer if role == "assistant" else "")
         speech += [Speech(own, role, part, _speech_pieces(part), position) for own, part in parts]
     return speech
+
+
+def _speech_offered(text, answer):
+    """Return [(affirmed, sentence)] of what is not the user's, by his answer: all, one figure, or what was asked."""
+    yes, picked = _SPEECH_AFFIRMS.search(answer), _SPEECH_PICKS.fullmatch(answer)
+    affirmed, figure = bool(yes) and (yes[1] or "") in text, yes and yes[1]
+    if affirmed and figure:  # 8%还是10%？ 那就8%
+        text = _SPEECH_FIGURE.sub(lambda found: found[0] if found[0] == figure else "", text)
+    *told, asked = _SPEECH_SENTENCE.findall(text) or [""]
+    wanted = picked and picked[1] in asked and "还是" not in asked and _SPEECH_ASKS.search(asked)
+    return [(affirmed, sentence) for sentence in told] + [(affirmed or bool(wanted), asked)]
 
 
 def _speech_user(text):

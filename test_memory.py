@@ -772,6 +772,13 @@ class TestWhoseWords:
     def test_of_two_figures_that_were_proposed_the_one_he_names_is_his(self, content, said, expected):
         assert reason(content, user("怎么设"), assistant("移动止损设7%或者9%"), user(said)) == expected
 
+    @pytest.mark.parametrize("content, offered, said, expected", [
+        ("用户更看重增长", "您更看重分红还是增长？", "分红", OTHERS), ("用户要求避开亏损股", "需要我避开亏损股吗？", "再说", OTHERS),
+        ("用户要求避开亏损股", "需要我避开亏损股吗？", "需要", ""), ("用户要求避开亏损股", "需要我避开亏损股吗？", "不需要", OTHERS),
+        ("用户要求避开亏损股", "亏损股我替您避开。需要讲讲大盘吗？", "需要", OTHERS), ("用户能接受融资", "您能接受融资吗？", "能", "须用户亲口说")])
+    def test_a_word_of_the_question_answers_it(self, content, offered, said, expected):
+        assert reason(content, user("你好"), assistant(offered), user(said)) == expected
+
     @pytest.mark.parametrize("content, said, expected", [
         ("用户抢反弹", "我从不抢反弹", "与用户原话相反"), ("隔夜持股", "我不隔夜", "与用户原话相反"), ("抢反弹买入", "我从不抢反弹", "与用户原话相反"),
         ("亏损止损", "亏了就止损。我不隔夜", ""), ("用户只买低位票", "我只买高位票", "与用户原话相反"), ("用户只在早盘加仓", "我只在尾盘加仓", "与用户原话相反"),
