@@ -3561,9 +3561,13 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     """('new' | 'duplicate' | 'supersede', id) of a row said at that time. ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
     duplicate = find_duplicate(content, rows, codes=split_codes(row["codes"]))
-    if duplicate is not None or not rows:
+    # 以后改在早盘买, a decision, may take the place of a preference.
+    others = [] if not _SPEECH_CHANGES.search(_speech_plain(content)) else [
+        old for old in store.live_memories() if old["memory_type"] != row["memory_type"]
+        and memory_type_of(old["memory_type"]).asked == memory_type_of(row["memory_type"]).asked]
+    if duplicate is not None or not rows + others:
         return "new" if duplicate is None else "duplicate", duplicate
-    older = sorted(rows[DEDUP_NEWEST:], key=lambda old: similarity(content, old["content"]), reverse=True)
+    older = sorted(rows[DEDUP_NEWEST:] + others, key=lambda old: similarity(content, old["content"]), reverse=True)
     known = {old["id"]: old for old in rows[:DEDUP_NEWEST] + older[:DEDUP_SIMILAR]}
     listing = "\n".join("#%d %s" % (id, neutral(old["content"])) for id, old in known.items())
     request = DEDUP_REQUEST.format(content=neutral(content), rows=listing)

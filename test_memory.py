@@ -2467,6 +2467,14 @@ class TestStoring:
         memory.save_session_summary(talk("以后放量跌破10日线我就减仓"), model)
         assert [row["codes"] for row in memory.get_recent_memories(memory_type="decision")] == ["", "300750"]
 
+    @pytest.mark.parametrize("said, asked", [("用户改为早盘买", True), ("用户只在早盘买", False)])
+    def test_a_decision_that_changes_a_preference_takes_its_place(self, said, asked):
+        memory.save_memory("preference", "用户只在尾盘买")
+        model = Script("[决策] " + said, "SUPERSEDE:1")
+        memory.save_session_summary(talk(said), model)
+        assert len(model.calls) == 1 + asked
+        assert contents(live=True) == [said] + ["用户只在尾盘买"] * (not asked)
+
     def test_the_verdict_is_asked_of_the_ten_newest_and_the_most_similar_older_ones(self, clock):
         old = memory.save_memory("decision", "大盘缩量到六千亿以下就空仓等")
         for i in range(12):
