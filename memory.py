@@ -1113,11 +1113,10 @@ def differs_in_substance(a: str, b: str) -> bool:
     a, b = normalise(a[:COMPARE_CHARS]), normalise(b[:COMPARE_CHARS])
     denied, others = [set(filter(None, _SAME_DENIED.findall(text))) for text in (a, b)]
     senses, other_senses = [[match.group() for match in _SAME_SENSE.finditer(text)] for text in (a, b)]
-    codes, numbers = [[set(token.findall(text)) for text in (a, b)] for token in (_SAME_CODE, _SAME_NUMBER)]
+    codes, numbers, units, excepted = [[set(token.findall(text.replace("天", "日"))) for text in (a, b)]
+                                       for token in (_SAME_CODE, _SAME_NUMBER, _SAME_UNIT, _SAME_EXCEPTED)]
     if not all(codes):  # one of them calls the stock by its name
         numbers = [found - named for found, named in zip(numbers, codes)]
-    units, excepted = [[set(token.findall(text.replace("天", "日"))) for text in (a, b)]
-                       for token in (_SAME_UNIT, _SAME_EXCEPTED)]
     return bool(numbers[0] != numbers[1] or _same_conflict(a, b, _SAME_OPPOSITES + _SAME_SUBJECTS)
                 or all(units) and units[0] != units[1] or excepted[0] != excepted[1]
                 or a != b and any(a.replace(ours, theirs) == b for ours, theirs in _SPEECH_SIDES)
@@ -1368,14 +1367,13 @@ def _judged(text, most=JUDGED_CHARS):
 def _speech_plain(text):
     """Return text in one spelling: NFKC, simplified, lower case, nothing hidden, no spaces in Chinese, 三成 as 30%."""
     def number(found):
-        figure = _term_number(found[1]) if found[1] else ""
-        return figure + ("5%" if found[3] else "0%" if found[2] else "" if figure else "%")
-
-    def total(found):
-        return "%s.%s%s" % (_term_number(found[1]), _term_number(found[3].replace("半", "五")), found[2])
+        tenths = "5%" if found[3] else "0%" if found[2] else ""
+        return _term_number(found[1]) + tenths if found[1] else "%"
 
     text = unicodedata.normalize("NFKC", context_archive.clean_text(_judged(text))).translate(TRADITIONAL)
-    return _SPEECH_NUMERAL.sub(number, _SPEECH_SUM.sub(total, _SPEECH_SPACE.sub("", text).lower()))
+    text = _SPEECH_SUM.sub(lambda m: "%s.%s%s" % (_term_number(m[1]), _term_number(m[3].replace("半", "五")), m[2]),
+                           _SPEECH_SPACE.sub("", text).lower())
+    return _SPEECH_NUMERAL.sub(number, text)
 
 
 def _speech_pieces(plain):
@@ -1456,17 +1454,15 @@ def _speech_user(text):
             yield bool(stated), polite[1] if polite else clause
 
 
-def _speech_own_texts(speech):
+def _speech_own_texts(own):
     """Return the user's own clauses, each with the next one where that has no subject: 两融我早销户了，这辈子不碰."""
-    own = [words for words in speech if words.own and words.role == "user"]
     return [words.text + ("" if after.position != words.position or _SPEECH_OWN_SUBJECT.match(after.text)
                           or _term_concepts(after.text)[0] else after.text)
             for words, after in zip(own, own[1:] + [_SPEECH_END])]
 
 
-def _speech_denied(plain, core, speech):
+def _speech_denied(plain, core, own, affirmed):
     """Tell whether the user said the opposite: refuses it, does the contrary, or has another number for it."""
-    own = [words for words in speech if words.own and words.role == "user"]
     firm = not _SPEECH_DENIES.search(plain)  # else the memory is itself a refusal, and may be that of the user
     nearest = max(own, key=lambda words: _speech_share(core, words.pieces), default=None)
     contrary = (firm and nearest and _speech_share(core, nearest.pieces) >= CONTRADICTED_SHARE
@@ -1476,12 +1472,11 @@ def _speech_denied(plain, core, speech):
     said = any(_speech_share(core, words.pieces) >= SAID_SHARE for words in own if not _SPEECH_GAVE_UP.search(words.text))
     gave_up = firm and not said and not _SPEECH_GAVE_UP.search(plain) and any(
         topics.intersection(_term_concepts(text)[0]) and _SPEECH_GAVE_UP.search(text)
-        for text in _speech_own_texts(speech))
-    revoked = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
-    if revoked and all(found and (firm or found[0] != "不再") for found in revoked):
-        return True
-    return (contrary or gave_up or firm and (_speech_turned(plain, core, own) or _speech_refused(plain, topics, own))
-            or _speech_renumbered(plain, core, topics, speech))
+        for text in _speech_own_texts(own))
+    near = [_SPEECH_REVOKES.search(words.text) for words in own if _speech_share(core, words.pieces) >= SAID_SHARE]
+    revoked = near and all(found and (firm or found[0] != "不再") for found in near)
+    return (contrary or gave_up or revoked or _speech_renumbered(plain, core, topics, affirmed)
+            or firm and (_speech_turned(plain, core, own) or _speech_refused(plain, topics, own)))
 
 
 def _speech_turned(plain, core, own):
@@ -1504,26 +1499,26 @@ def _speech_refused(plain, topics, own):
     """Tell whether every clause of the user that speaks of this says no to it."""
     liked = _SPEECH_LIKES.search(plain)
     what, marks = (plain[liked.end():], _SPEECH_DENIES) if liked else (plain, _SPEECH_REJECTS)
-    head, what = what[:2] if liked else "\n", _speech_pieces(what)
+    pieces = _speech_pieces(what)
     near = [len(marks.findall(words.text)) % 2 or liked and _SPEECH_NOT_THAT.match(after.text)
             for words, after in zip(own, own[1:] + [_SPEECH_END])
-            if (head and head in words.text or _speech_share(what, words.pieces) >= DENIED_SHARE
-                or liked and topics.intersection(_term_concepts(words.text)[0]))
+            if (_speech_share(pieces, words.pieces) >= DENIED_SHARE or liked and (
+                what and what[:2] in words.text or topics.intersection(_term_concepts(words.text)[0])))
             and not any(ours in plain and theirs in words.text for ours, theirs in _SPEECH_OPPOSITES)]
     return near and all(near) and not marks.search(plain)
 
 
-def _speech_renumbered(plain, core, topics, speech):
+def _speech_renumbered(plain, core, topics, affirmed):
     """Tell whether the user said none of its numbers, but another one of that unit about the same thing."""
     numbers = {piece for piece in core if piece[0].isdigit()}
     if not numbers or any(numbers & _speech_pieces(_SPEECH_FORMERLY.sub("", words.text))
-                          for words in speech if words.own and numbers & words.pieces):
+                          for words in affirmed if numbers & words.pieces):
         return False
     # 52周 and 1年 may be the same, and 定投1500 is of any unit.
     units = {*_SPEECH_UNIT.findall(plain), *",。!;", ""}
     return any(units.intersection(_SPEECH_UNIT.findall(words.text)) and (
         _speech_share(core - numbers, words.pieces) >= DENIED_SHARE or topics.intersection(_term_concepts(words.text)[0]))
-        for words in speech if words.own)
+        for words in affirmed)
 
 
 def support(content: str, messages: list | None) -> float:
@@ -1557,18 +1552,19 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
         _SPEECH_PLANTS.search(words.text) for words in speech if words.role not in ("user", "assistant"))
     # 思路可以，不过改成25%: a number that only he has said makes the sentence his.
     figures = {piece for piece in core if piece[0].isdigit()}.difference(*others)
-    mine = [words for words in speech if words.own and words.role == "user"]
+    affirmed = [words for words in speech if words.own]
+    mine = [words for words in affirmed if words.role == "user"]
     amended = own >= SAID_SHARE or own >= OWN_SHARE and any(
         figures & words.pieces or _SPEECH_SETTLED.search(words.text) for words in mine) or any(
         figures & words.pieces and len(words.text) <= SHORT_ANSWER_CHARS for words in mine)  # 20%？ 太高了，15%
     if foreign >= (FOREIGN_SHARE if own else UNSAID_SHARE) and foreign - own >= FOREIGN_LEAD and not amended:
         return "是他人的话，不是用户的"
-    taken = (_speech_risks(text) for text in _speech_own_texts(speech) if not _SPEECH_GAVE_UP.search(text))
+    taken = (_speech_risks(text) for text in _speech_own_texts(mine) if not _SPEECH_GAVE_UP.search(text))
     if planted and own < OWN_SHARE or _speech_risks(plain).difference(*taken):
         return "须用户亲口说"
-    if not any(words.own for words in speech):  # only questions and requests
+    if not affirmed:  # only questions and requests
         return "用户没有说过"
-    return "与用户原话相反" if _speech_denied(plain, core, speech) else ""
+    return "与用户原话相反" if _speech_denied(plain, core, mine, affirmed) else ""
 
 
 def pick_evidence(content: str, messages: list | None) -> list:
