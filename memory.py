@@ -151,7 +151,7 @@ MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row tha
 # For another writer: in general, before a turn, and after one, where a thread takes over the longer wait.
 BUSY_TIMEOUT_S, RECALL_BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 1.0, 0.05
 SCHEMA_VERSION = "1"
-TERMS_VERSION = "7"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
+TERMS_VERSION = "8"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
 ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 
 HYBRID_LIMIT = 8
@@ -430,10 +430,24 @@ DATA_REQUESTS = """多少点 几点 几号 收在 收了多少 流入了多少 �
 # What people say beside a question, and what is no statement.
 COURTESIES = Pattern("(?:早上|上午|中午|下午|晚上|[你您]|大家)好[呀啊]?(?=\\W|$)|早安|晚安|再见|[谢多]谢|辛苦")
 
-# Traditional characters of trading talk; a memory is judged in simplified ones.
+# Traditional characters; a memory is judged, and found, in simplified ones.
 TRADITIONAL = str.maketrans(
-    "滿倉設損險買賣漲跌無視風資槓桿賬帳號統獲調戶歡認為時進個點單絕對從沒開這說講後來盤線價業績記憶請將寫賺虧題應當總結給張與關閉讀連續習於",
-    "满仓设损险买卖涨跌无视风资杠杆账账号统获调户欢认为时进个点单绝对从没开这说讲后来盘线价业绩记忆请将写赚亏题应当总结给张与关闭读连续习于")
+    "滿倉設損險買賣漲無視風資槓桿賬帳號統獲調戶歡認為時進個點單絕對從沒開這說講後來盤線價業績記憶請將寫賺虧題應當總結給張與關閉讀連續習於過還會們國學樣麼幾問間實現經發動見長門東車龍電話語誰讓該誤談論證評試詢詳許訂計訊訓託識變議護"
+    "負財貨貴費貼質賠賴購贏貸賭貪販責賞敗錢銀銷錯鎖鐵鋼銅鋁鋰錄鏈鐘鈔針紅綠級約純終組細織絡維網緊緩緒縮繼紀繳練編緣輸輕較載轉軟輪軍輔邊遠運達選適遲遞違遺邏輯陽陰陣陸隊階際隨離難雙雜隻頭頂項順須預領頻顯類願額顧飛飯餘館騙驗驚騰驅體"
+    "鬆鬥鬧補裡裏製複規覺親觀訴診詞誠諾諮謝謹趨趕跡踐蹤軌農醫釋釣閒閱隱靈靜韓響頁駛鮮麗黃齊齡龐爾億萬處備傳債優兩內決況準減凍劃劇創劑勁務勝勞勢勵區協卻參員喚啟嗎嘗嚇嚴圍園圖團場塊報壓壞壟夠夢奪奮婦媽嬸寧審寬專尋導屬層島嶺師帶幫幹"
+    "廠廢廣廳彈強徑復徵恆悶惡愛態慣憑憂懶懷懸戰戲擇擊擋據擔擴擺擾攔換揚搶撈撐撥採掃執敵數斷暫曉條極樓標樞機檔檢櫃權歐歲歷歸殘殺氣沖淚淨測溝溫滬漸潛潰濟灣燈燒營牽狀獨獎環產畫異療瘋盡監盜礎確禮稅種穩窮競筆節範築簡簽籌糧緯聯聰聲職聽"
+    "肅脅腦臉臨舉舊艙艱華藥藝蘋蝕術衝衛裝訪諧譯讚豐貝賓贊踴軸迴鄰醜釀鉤閃闆闊陳雞雲霧韌頓頸頹飄養駕騎驟鬱魯鹽麥佔併倖側偽傷僅儘儲冊刪剛勸匯厲厭喪噴囉墊墜壽屆帥幣彙慮慶憤戀拋挾捨掛搖擬攝斬晉曆構槍樂樹橋橫殼毀氫漢漁滯災煉煙熱爛爭牆"
+    "獵瑪甦疊癢盧睏礦禦稱竄筍紙紛納紐絲綜緬縱罰羅膽臺蘇蘭蠟襲詐誇誘誌謊謂譜貫賦賢贖躍輝輩轟遜鄉醬鈣鈷鋪錨鍋鎳鑄閘闖隕頑頗顛颱餵駐騷鬚麵黨齣亂倆纔祇妳註週佈僱凈別卹蓋喫嚐夾慘淒祕腳舖蔥薦鉅陞雖頒亞碼兒聞罵縣繞輛轄遼釘鉀銳鋅錦鍛鎂鑽"
+    "顆駿鴻鵬鷹塗塵壯夥奧屢徹憲攜暢楊洩滾滲濃濱瀏畢癒眾衆矯積窩粵糾綱聖膠興葉蓮蔣蕩薩虛螞誕謀貿賀賽辦辭遊郵鋒錶鎮鏡鑑鑒閣饋鳳擁撲敘棄滅濕煩獻瞞罷脫覽邁銜閏嶄嚮擠擡傑傾儀兌凱則匱啓堅壘寶峽崗庫廈彎惱掙揮攤攪榮樑欄潔澤濫爐爲狹癮碩穎"
+    "竊綫纏纜羣艦莊藍觸課謬譽貶賄趙轎辯釐鉛錘鐮鞏顏飆飾駁髒鈦紡紹繪",
+    "满仓设损险买卖涨无视风资杠杆账账号统获调户欢认为时进个点单绝对从没开这说讲后来盘线价业绩记忆请将写赚亏题应当总结给张与关闭读连续习于过还会们国学样么几问间实现经发动见长门东车龙电话语谁让该误谈论证评试询详许订计讯训托识变议护"
+    "负财货贵费贴质赔赖购赢贷赌贪贩责赏败钱银销错锁铁钢铜铝锂录链钟钞针红绿级约纯终组细织络维网紧缓绪缩继纪缴练编缘输轻较载转软轮军辅边远运达选适迟递违遗逻辑阳阴阵陆队阶际随离难双杂只头顶项顺须预领频显类愿额顾飞饭余馆骗验惊腾驱体"
+    "松斗闹补里里制复规觉亲观诉诊词诚诺咨谢谨趋赶迹践踪轨农医释钓闲阅隐灵静韩响页驶鲜丽黄齐龄庞尔亿万处备传债优两内决况准减冻划剧创剂劲务胜劳势励区协却参员唤启吗尝吓严围园图团场块报压坏垄够梦夺奋妇妈婶宁审宽专寻导属层岛岭师带帮干"
+    "厂废广厅弹强径复征恒闷恶爱态惯凭忧懒怀悬战戏择击挡据担扩摆扰拦换扬抢捞撑拨采扫执敌数断暂晓条极楼标枢机档检柜权欧岁历归残杀气冲泪净测沟温沪渐潜溃济湾灯烧营牵状独奖环产画异疗疯尽监盗础确礼税种稳穷竞笔节范筑简签筹粮纬联聪声职听"
+    "肃胁脑脸临举旧舱艰华药艺苹蚀术冲卫装访谐译赞丰贝宾赞踊轴回邻丑酿钩闪板阔陈鸡云雾韧顿颈颓飘养驾骑骤郁鲁盐麦占并幸侧伪伤仅尽储册删刚劝汇厉厌丧喷啰垫坠寿届帅币汇虑庆愤恋抛挟舍挂摇拟摄斩晋历构枪乐树桥横壳毁氢汉渔滞灾炼烟热烂争墙"
+    "猎玛苏叠痒卢困矿御称窜笋纸纷纳纽丝综缅纵罚罗胆台苏兰蜡袭诈夸诱志谎谓谱贯赋贤赎跃辉辈轰逊乡酱钙钴铺锚锅镍铸闸闯陨顽颇颠台喂驻骚须面党出乱俩才只你注周布雇净别恤盖吃尝夹惨凄秘脚铺葱荐巨升虽颁亚码儿闻骂县绕辆辖辽钉钾锐锌锦锻镁钻"
+    "颗骏鸿鹏鹰涂尘壮伙奥屡彻宪携畅杨泄滚渗浓滨浏毕愈众众矫积窝粤纠纲圣胶兴叶莲蒋荡萨虚蚂诞谋贸贺赛办辞游邮锋表镇镜鉴鉴阁馈凤拥扑叙弃灭湿烦献瞒罢脱览迈衔闰崭向挤抬杰倾仪兑凯则匮启坚垒宝峡岗库厦弯恼挣挥摊搅荣梁栏洁泽滥炉为狭瘾硕颖"
+    "窃线缠缆群舰庄蓝触课谬誉贬贿赵轿辩厘铅锤镰巩颜飙饰驳脏钛纺绍绘")
 
 # What to tell about a failed request: the first row whose pattern is found in the fault. That is
 # "HTTP <status> code <code> <the endpoint's words>" (so a code counts, the same number inside the words does not),
@@ -796,7 +810,7 @@ def search_terms(text: str) -> list:
     """The terms under which a memory is found (column search_text), unique, in order; [] when it has none."""
     # Only letters, digits and Chinese, so that FTS5's unicode61 keeps each as one token. A concept is 'c' and its name:
     # no Latin word and no pair of characters can be mistaken for it.
-    plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower()
+    plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower().translate(TRADITIONAL)
     return list(dict.fromkeys(_term_concepts(plain)[0] + _term_numbers(plain) + _term_pieces(plain)))
 
 
@@ -810,7 +824,7 @@ def query_weights(text: str) -> dict:
     """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject."""
     # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
     text = context_archive.both_ends(text, QUERY_END_CHARS)
-    plain, told = COURTESIES.sub(" ", unicodedata.normalize("NFKC", text).lower()), ()
+    plain, told = COURTESIES.sub(" ", unicodedata.normalize("NFKC", text).lower().translate(TRADITIONAL)), ()
     if len(plain) > QUERY_CHARS:
         told, sentences = _term_concepts(plain)[0], _TERM_SENTENCE.findall(plain)
         asking = [sentence for sentence in sentences[1:-1] if any(mark in sentence for mark in ASKING)]
@@ -1819,7 +1833,7 @@ def _load_stocks(path: str, changed: int, size: int) -> StockList:
         called = [(row["name"], code, "名称") for code, row in rows.items()]
         called += [(alias, code, "别名") for code, row in rows.items() for alias in row.get("aliases") or []]
         for name, code, reason in called:
-            core = _core_name(name)
+            core = _core_name(name).translate(TRADITIONAL)  # as the text it is looked for in
             if not entries.get(core, ("", "", ""))[2]:
                 entries[core] = (core, code, reason if len(core) > 2 or core == name else "")  # *ST动力 is no 动力
         moved = {old: code for code, row in rows.items() for old in row.get("old_codes") or []}
@@ -1889,7 +1903,7 @@ def _cut_name(text: str, start: int, candidates: list) -> list:
 def _stock_mentions(text: str, with_names: bool = True) -> list:
     """Everything that looks like a code or a name, in order of appearance, refused ones included."""
     text = context_archive.both_ends(text, MAX_NAME_SCAN_CHARS // 2)
-    text = unicodedata.normalize("NFKC", text).upper()
+    text = unicodedata.normalize("NFKC", text).upper().translate(TRADITIONAL)
     text = re.sub(r"(?<!\S)([1-9])\.(?=[0-9]{6}(?![0-9]))", r"\1、", text)  # 1.600519 2.300750
     text = re.sub("(?<=[^\x00-\x7f])[ \t]{1,9}|[ \t]{1,9}(?=[^\x00-\x7f])", "", text)   # 五 粮 液
     listed, mentions, free = _stock_list(), [], 0

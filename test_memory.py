@@ -202,6 +202,10 @@ class TestTerms:
     def test_a_number_is_one_term_with_its_unit(self, text, term):
         assert term in memory.search_terms(text)
 
+    def test_traditional_characters_are_found_by_simplified_ones_and_the_other_way_round(self):
+        assert memory.search_terms("尾盤纔買，虧損8%離場") == memory.search_terms("尾盘才买，亏损8%离场")
+        assert memory.query_weights("快收盤了，還能買嗎") == memory.query_weights("快收盘了，还能买吗")
+
     def test_a_single_letter_counts_with_the_character_beside_it(self):
         assert memory.search_terms("倒T后看K线") == ["c做t", "倒t", "t后", "看k", "k线", "后看"]
         assert "t" not in memory.search_terms("正T和T+0")
@@ -1024,7 +1028,7 @@ class TestStockNames:
     @pytest.mark.parametrize("text, codes", cases("""
         先卖宁德时代再看贵州茅台 > 300750 600519|比亚迪宁德时代 > 002594 300750|中国平安银行怎么看 > 601318|龙净环保还拿着 > 600388
         平安银行和中国平安 > 000001 601318|紫金龙净不是紫金矿业 > 600388 601899|五 粮 液 缩量 > 000858|600519贵州茅台 > 600519
-        万科Ａ、京东方a > 000002 000725|寒武纪-U 和寒武纪 > 688256|买国新能源 > 600617|中国新能源汽车|星昊医药 > 920017
+        万科Ａ、京东方a > 000002 000725|貴州茅臺 > 600519|寧德時代和比亞迪 > 300750 002594|寒武纪-U 和寒武纪 > 688256|买国新能源 > 600617|中国新能源汽车|星昊医药 > 920017
         中国银行业的息差|中国银行业绩不错 > 601988|中国软件产业|中国软件行情 > 600536|中国动力电池装车|招商银行信用卡刷不了|招商银行股息 > 600036
         银行股|机器人题材|白酒板块|平安还能拿吗|中信|招商涨了|贵州茅台镇
         *ST闻泰摘帽 > 600745|st闻泰 > 600745|＊ＳＴ 动力 > 300152|XD农业银 > 601288|N天博开板 > 603448|DR紫金矿 > 601899
