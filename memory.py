@@ -3637,17 +3637,15 @@ def _write(store, decided) -> dict:
         for row, verdict, id in decided:  # id: of the row it is about, of a pending one why
             if verdict in ("duplicate", "supersede") and id not in live and store.get_memory_by_id(id):
                 raise MemoryStoreError("memory #%d was replaced while the model was asked about it" % id)  # ask again
+            if verdict == "candidate":
+                rows = store.live_memories(row["memory_type"])
+                id = find_duplicate(row["content"], rows, codes=split_codes(row["codes"]))
+                verdict = verdict if id is None else "duplicate"
             if verdict == "refused":
                 outcome["refused"].append(row)
             elif verdict == "candidate":
-                rows = store.live_memories(row["memory_type"])
-                known = find_duplicate(row["content"], rows, codes=split_codes(row["codes"]))
-                if known is None:
-                    store.save_candidate(row["memory_type"], row["content"], row["source_ref"], row["metadata"])
-                    outcome["candidates"].append(row["content"])
-                else:
-                    store.renew_memory(known)
-                    outcome["duplicates"].append(known)
+                store.save_candidate(row["memory_type"], row["content"], row["source_ref"], row["metadata"])
+                outcome["candidates"].append(row["content"])
             elif verdict == "pending":
                 key = short_hash(row["memory_type"] + "\n" + row["content"])
                 entry = store.add_pending("memory", key, row["source_ref"].partition(":")[2], row)
@@ -4179,10 +4177,10 @@ def _mcp_answer(store, tools: dict, method: str, params: dict):
         return -32022, "unsupported protocol version", {"supported": MCP_VERSIONS, "requested": version}
     if method == "tools/call":
         name, arguments = str(params.get("name")), params.get("arguments", {})
-        if name not in tools or not isinstance(arguments, dict):
-            hint = ": it needs --allow-write" if name in MCP_TOOLS else ""
-            return -32602, ("arguments are no object: %.100r" % (arguments,) if name in tools
-                            else "no such tool: %.100s%s" % (name, hint))
+        if name not in tools:
+            return -32602, "no such tool: %.100s%s" % (name, ": it needs --allow-write" if name in MCP_TOOLS else "")
+        if not isinstance(arguments, dict):
+            return -32602, "arguments are no object: %.100r" % (arguments,)
         return _mcp_call(store, tools[name], arguments)
     listing = [{"name": name, "description": about, "annotations": {"readOnlyHint": not writes},
                 "inputSchema": {"type": "object", "properties": properties, "required": required}}
