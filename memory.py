@@ -3306,11 +3306,9 @@ _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]�
 _RULE_FORMS = Pattern(r"[别不][用要]?[跟给对]我[讲说报提推念发弹]|我?就[买做看认玩吃][^，\d]{3,}(?<![了吧])$"
     "|别再?[写列夹堆绕扯][^，]{2,}|别(?:老|总|一堆|满屏|全是)[^，]{2,}"
     "|[^，你]{2}别[^，]{0,3}太[^，]|[说讲成]人话|的我(?:嫌|[没不][^，]{0,3}兴趣|[看瞧]不上)|[前后]面请?(?:加|带|附|标)上?[^，]{2,}|按[^，]{0,2}" + _RULE_NUM + "[^，]{0,6}(?:走|来|分)"
-    "|[别不]要?再?[发推说讲报提]给?我|(?<![站跟赶追比够封攻收冲升看碰])不上(?![班课学网升涨面次周个半来])"
-    "|用(?:表格?|列表|[^，]{0,4}话)[^，]{0,3}[说写讲列输给展]"
+    "|[别不]要?再?[发推说讲报提]给?我|(?<![站跟赶追比够封攻收冲升看碰])不上(?![班课学网升涨面次周个半来])|用(?:表格?|列表|[^，]{0,4}话)[^，]{0,3}[说写讲列输给展]"
     "|(?:回[答复]|解释|输出|结论|报告|分析|说话|讲[话解]?|报)(?![^，]{0,4}一?下)[^，]{0,8}(?:别|拿|直接|放在?[^，]{0,4}[前后第头尾]|用[^，]{2,}|就报"
-    "|控制|统一)|(?:" + _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?|(?:不要"
-    "|别(?![的人家]))[^，]{0,6})" + _RULE_DO
+    "|控制|统一)|(?:" + _RULE_NOT + "(?:[在把因靠凭按为][^，]{1,14})?|(?:不要|别(?![的人家]))[^，]{0,6})" + _RULE_DO
     + "|从来?不|(?<!" + _RULE_NUM + "|[几这那每哪单多来换挑选])只(?![是要有剩能好不得怕会想问知差涨跌股票个])"
     "|只能(?:[看做用买](?![到见着])|[^，]{1,8}(?:操作|下单|交易))|用[^，]{1,6}(?:话|中文)说?$|(?:数字|金额|日期|价格|单位)[^，]{0,4}(?:保留|按|标|写|用)|仓位别?按[^，]{1,6}[报给说写算]"
     "|(?:盘[前中后]|每[天日周月])[^，]{0,6}[发给推]我|少(?:打扰|发|推|烦)|少[动做买看][^，]?多[看等想做]|我只要[^，]{2,}的?(?:公司|股票?|票|标的|品种|基金)$"
@@ -3388,8 +3386,7 @@ _RULE_ONCE = Pattern(r"^把[^，]{1,8}[卖清抛出][仓光完]?[了掉]*$|[买�
 _RULE_ALWAYS = Pattern("每(?:个?[周天日月次季年笔]|[逢到跌涨])|永远")  # 每周五给我本周的清单
 _RULE_BARE = Pattern("(?:所以|那)?[我就那]{0,2}[不别][再要想会]?(?:[买卖走割换接追看做加减进留动]|[加减清开补]仓|进场|下单)的?")
 # What he finds wrong with it: a fault of his, an opinion of a rule.
-_RULE_FAULT = Pattern("毛病|坏习惯|[要得该]改|改不掉|做不到|学不会|迟早|太(?:高|死板|松|紧|严|保守|激进)了?$|会错过|是小狗|有钱了|都死|不是从不|没有?从不|一买就跌"
-                      "|亏了很多")
+_RULE_FAULT = Pattern("毛病|坏习惯|[要得该]改|改不掉|做不到|学不会|迟早|太(?:高|死板|松|紧|严|保守|激进)了?$|会错过|是小狗|有钱了|都死|不是从不|没有?从不|一买就跌|亏了很多")
 # What may limit the rule before it, and the field that a rule belongs to: then the user is asked.
 _RULE_LIMIT = Pattern("^(?:除|但|不过|可(?!转)|当然|只有|也许|好像|前提)|除外|例外|不适用|不算|另说|另当别论|看情况|可以|不限|不执行|会补|^还有")
 _RULE_OTHERS, _RULE_PEOPLE = Pattern("[^，]{1,8}的(?:原则|纪律|规[矩则]|铁律|习惯)(?:就?是|[:：])"), Pattern(_SPEECH_PEOPLE)
@@ -3403,6 +3400,7 @@ _RULE_TAIL = Pattern("(?:(?<![没算不得])了|[啊哈哦呀嘛呗吧]|就行|�
 _RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪听骂劝])我(?!们|国|的账户|自己的|[爸妈哥姐弟妹儿]|媳妇|老[婆公]|同[事学]|朋友|家)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持割减清]))?")
 _RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
 _RULE_GAP = Pattern("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
+_RULE_STOPS = str.maketrans("，！？；：\n", ",!?;:。")
 
 
 def extract_offline(messages) -> list:
@@ -3428,25 +3426,41 @@ def extract_offline(messages) -> list:
 
 
 def _rules_of_turn(text):
-    """Return {content: (type, sure)}. A rule takes along the conditions before it and its reason after it."""
-    rules, waiting, before, is_open, daily, marked, begun, about, last = [], [], [], False, False, False, 0, set(), 0
-    for own, raw in _speech_user(text.translate(str.maketrans("，！？；：\n", ",!?;:。"))):
-        raw = raw.replace(",", "，")
+    """Return {content: (type, sure)}. A mark anywhere in the turn, and what the turn is about, are for all its rules."""
+    sentences, rules, last, heard = [[]], [], [], []
+    for own, raw in _speech_user(text.translate(_RULE_STOPS)):
+        sentences[-1].append((own, raw.replace(",", "，")))
+        if not raw.endswith(","):
+            sentences.append([])
+    for sentence in sentences:
+        found = _rules_of_sentence(sentence, last, heard)
+        rules, last = rules + found, found or last
+    marked = any(kind == "mark" or own and _RULE_KEEP.match(raw) for own, kind, raw in heard)
+    about = {code for own, kind, raw in heard if own and kind != "ask" for code in resolve_stock_codes(raw)}
+    about.update(field for own, kind, raw in heard if own and kind in ("plain", "none", "once")
+                 for field in _RULE_FIELD.findall(raw))
+    return {content: (kind, (sure or marked and sure is not None) and not _is_doubtful(content, about))
+            for kind, content, sure in rules if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
+
+
+def _rules_of_sentence(clauses, last, heard):
+    """Return [[type, content, sure]]. A rule takes along the conditions before it and its reason after it.
+
+    sure is None where what follows limits it, also in `last`, the rules said before; `heard` gets (own, kind, clause).
+    """
+    rules, waiting, before, is_open, daily = [], [], [], False, False
+    for own, raw in clauses:
         kind, clause, sure = _rule_clause(raw.strip("，。!;"), waiting, daily)
-        marked = marked or kind == "mark" or bool(own and _RULE_KEEP.match(raw))
-        if own and kind != "ask":
-            about.update(resolve_stock_codes(raw))
-        if own and kind in ("plain", "none", "once"):
-            about.update(_RULE_FIELD.findall(raw))
-        if own and _RULE_LIMIT.search(raw.lstrip("，")):  # of the rule before it, also in the sentence before
-            for rule in rules[last if begun == len(rules) else begun:]:
+        heard.append((own, kind, raw))
+        if own and _RULE_LIMIT.search(raw.lstrip("，")):
+            for rule in rules or last:
                 rule[2] = sure = None
-        if own and _RULE_FAULT.search(raw) and (kind == "rule" or len(rules) > begun):
+        if own and _RULE_FAULT.search(raw) and (kind == "rule" or rules):
             kind = "retracted"
-        if kind == "mark" and before and len(rules) == begun:  # 金额用万元做单位，以后都这样
+        if kind == "mark" and before and not rules:      # 金额用万元做单位，以后都这样
             rules.append(["preference", "，".join(before), True])
         if kind == "retracted" or kind == "ask" and not re.search("[这那][只票个]|它|今天|现在|帮我", raw):
-            del rules[begun:]                            # those of this sentence
+            rules.clear()
         if not own or kind in ("none", "ask", "once", "retracted"):
             waiting, is_open, daily = [], False, daily or kind == "once"
         elif is_open and not waiting and (kind == "plain" or kind == "rule" and not _RULE_OWN_TOPIC.search(clause)):
@@ -3462,13 +3476,9 @@ def _rules_of_turn(text):
         elif kind == "when":
             waiting = (waiting + [clause])[-2:]
         before = before + [clause] if own and kind in ("plain", "when") else []
-        if not raw.endswith("，"):
-            if is_open and waiting:                      # a reason that only looked like a condition
-                rules[-1][1] += "，" + waiting[0]
-            last, begun = begun if len(rules) > begun else last, len(rules)
-            waiting, before, is_open, daily = [], [], False, False
-    return {content: (kind, (sure or marked and sure is not None) and not _is_doubtful(content, about))
-            for kind, content, sure in rules if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
+    if is_open and waiting and not raw.endswith("，"):    # a reason that only looked like a condition
+        rules[-1][1] += "，" + waiting[0]
+    return rules
 
 
 def _is_doubtful(content, about):
@@ -3485,9 +3495,9 @@ def _rule_clause(clause, has_condition, daily):
         return "mark" if alone or sure else "none", "", sure
     if _RULE_ASK.search(_RULE_WHATEVER.sub("", clause)):
         return "ask", "", False
+    often = _RULE_ALWAYS.search(clause) or has_condition and re.match("我?先[^，买卖]{0,4}不", clause)
     for kind, pattern in (("retracted", _RULE_RETRACT), ("none", _RULE_NOT_MINE), ("once", _RULE_ONCE)):
-        if pattern.search(clause) and not (kind == "once" and (
-                _RULE_ALWAYS.search(clause) or has_condition and re.match("我?先[^，买卖]{0,4}不", clause))):
+        if pattern.search(clause) and not (kind == "once" and often):
             return kind, "", False
     stated = _RULE_FORMS.search(clause) or _RULE_LEANINGS.search(clause) and _RULE_TRADING.search(clause)
     if not stated and (sure or has_condition and _RULE_THEN.match(clause)):
