@@ -569,7 +569,7 @@ WITHOUT_TERMS = ("SELECT id, content FROM agent_memory WHERE id IN"
                  " (SELECT id FROM {terms} WHERE COALESCE(search_text, '') = '')")
 SET_METADATA = "UPDATE agent_memory SET metadata = ? WHERE id = ?"
 RENEW_MEMORY = "UPDATE agent_memory SET created_at = ?, metadata = ? WHERE id = ?"
-DELETE_MEMORY = "DELETE FROM agent_memory WHERE id = ?"
+DELETE_ROW = "DELETE FROM {table} WHERE id = ?"
 
 INSERT_CHAT = ("INSERT INTO chat_log(session_id, role, content, model, provider, tokens_in, tokens_out, elapsed_s,"
                " error, tool_calls, metadata, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
@@ -586,13 +586,11 @@ FAIL_PENDING = ("UPDATE pending_summary SET tries = tries + (next_try <= :now), 
                 " next_try = CASE WHEN next_try <= :now THEN :due ELSE next_try END, last_error = :error"
                 " WHERE id = :id AND owner IN ('', :owner)")
 FINISH_PENDING = "DELETE FROM pending_summary WHERE id = ? AND payload = ? AND owner IN ('', ?)"
-DROP_PENDING = "DELETE FROM pending_summary WHERE id = ?"
 
 INSERT_CANDIDATE = ("INSERT OR IGNORE INTO memory_candidate(memory_type, content, source_ref, metadata, created_at)"
                     " VALUES (?, ?, ?, ?, ?)")
 RENEW_CANDIDATE = "UPDATE memory_candidate SET created_at = ? WHERE memory_type = ? AND content = ?"
 ALL_CANDIDATES = "SELECT * FROM memory_candidate ORDER BY id"
-DELETE_CANDIDATE = "DELETE FROM memory_candidate WHERE id = ?"
 TRIM_CANDIDATES = ("DELETE FROM memory_candidate WHERE created_at < ? OR id NOT IN"
                    " (SELECT id FROM memory_candidate ORDER BY created_at DESC, id DESC LIMIT ?)")
 
@@ -1630,10 +1628,10 @@ def need_time(since) -> float:
     return stamp
 
 
-def expiry(memory_type: str, stamp) -> float:
+def expiry(memory_type: str, stamp, keep_days: float = math.inf) -> float:
     """The last second of a row of this type and time; without retention or a readable time it has no end."""
     retention = memory_type_of(memory_type).retention
-    return math.inf if retention is None or stamp is None else stamp + retention * DAY_S
+    return math.inf if retention is None or stamp is None else stamp + min(retention, keep_days) * DAY_S
 
 
 def in_scope(row_codes: str, query_codes) -> bool:
@@ -1656,10 +1654,11 @@ def term_idf(terms_of_rows: list) -> dict:
     return {term: math.log(n / (count + 0.5), n) for term, count in counts.items()}
 
 
-def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes, keywords, limit: int) -> list:
+def rank_hits(rows: list, weights: dict, *, now: float, half_life: float, codes, keywords, limit: int) -> list:
     """Copies of the rows that a question brings back, best first, with _score, _evidence, _pipelines; [] for none.
 
-    rows are all live rows in scope with the store's notes, weights query_weights(question), half_lives {type: days}.
+    rows are all live rows in scope with the store's notes, weights query_weights(question), half_life the days that
+    stand for DEFAULT_HALF_LIFE_DAYS of a type.
     Set operations on the terms at hand take a tenth of what an FTS5 MATCH takes and give the idf as well, while bm25
     has no threshold that holds in a store of five rows as in one of three hundred.
     A row of a named stock always comes. Another needs MIN_EVIDENCE, the summed idf of the terms it shares, and, those in
@@ -1700,7 +1699,8 @@ def rank_hits(rows: list, weights: dict, *, now: float, half_lives: dict, codes,
         said = [term[1:] if _is_concept(term) else term for term in sorted(terms, key=lambda t: (-worth[t], t))]
         pipelines = {"terms": list(dict.fromkeys(said)), "code": same,
                      "keyword": [word for word in keywords if word in row["content"]]}
-        score *= decay(half_lives.get(row["memory_type"]), age)
+        days = memory_type_of(row["memory_type"]).half_life
+        score *= decay(half_life if days == DEFAULT_HALF_LIFE_DAYS else days, age)
         hits.append(dict(row, _score=score, _evidence=evidence, _pipelines=pipelines))
     hits.sort(key=lambda hit: (-hit["_score"], -hit["_evidence"], -(hit["_time"] or 0.0), -hit["id"]))
     return hits[:max(limit, 0)]
@@ -2129,8 +2129,9 @@ def _importable(line) -> dict:
         raise MemoryStoreError("no content or no memory_type")
     meta = value.get("metadata") or ""
     text = context_archive.clean_text(meta if isinstance(meta, str) else context_archive.safe_json(meta))
+    text = context_archive.mask_secrets(text)
     return dict(row, id=value["id"], codes=join_codes(value.get("codes")), confidence=finite(value.get("confidence")),
-                metadata=context_archive.mask_secrets(text))
+                metadata=text, _meta=parse_metadata(text))
 
 
 def _with_new_ids(meta: dict, new_ids: dict) -> str:
@@ -2484,7 +2485,7 @@ class MemoryStore:
                     conn.execute(SET_METADATA, (context_archive.safe_json(meta), id))
                 elif not revive:
                     gone.add(id)
-        conn.executemany(DELETE_MEMORY, [(id,) for id in gone])
+        conn.executemany(DELETE_ROW.format(table="agent_memory"), [(id,) for id in gone])
         return len(gone)
 
     def save_new_memory(self, memory_type: str, content: str, codes, *, supersedes: int = 0, **options) -> tuple:
@@ -2539,15 +2540,12 @@ class MemoryStore:
         """
         if keep_days < 0:
             raise MemoryStoreError("not a number of days to keep: %r" % (keep_days,))
-        now, gone = self.clock(), []
+        now = self.clock()
         with self.transaction() as conn:
             rows = self._snapshot().rows
-            for row in rows:
-                days, stamp = memory_type_of(row["memory_type"]).retention, row["_time"]
-                age = 0 if stamp is None else now - stamp
-                if days is not None and (keep_days == 0 or age > min(days, keep_days) * DAY_S):
-                    gone.append(row["id"])
-            gone = self._remove(conn, set(gone)) if gone else 0
+            gone = self._remove(conn, {
+                row["id"] for row in rows if memory_type_of(row["memory_type"]).retention is not None
+                and (keep_days == 0 or now > expiry(row["memory_type"], row["_time"], keep_days))})
             over = sum(self._make_room(conn, name) for name in {row["memory_type"] for row in rows})
             conn.execute(TRIM_CANDIDATES, (utc_text(now - min(CANDIDATE_DAYS, keep_days) * DAY_S), MAX_CANDIDATES))
             if self._local.fts:
@@ -2695,10 +2693,8 @@ class MemoryStore:
 
     def rank(self, rows, text, codes, keywords, limit, half_life_days=DEFAULT_HALF_LIFE_DAYS) -> list:
         """The hits among rows that were just read from this store, best first, with the store's private notes."""
-        known = {name: memory_type_of(name).half_life for name in {row["memory_type"] for row in rows}}
-        half_lives = {name: half_life_days if days == DEFAULT_HALF_LIFE_DAYS else days for name, days in known.items()}
-        return rank_hits(rows, query_weights(safe_line(text)), now=self.clock(), half_lives=half_lives, codes=codes,
-                         keywords=keywords or (), limit=limit)
+        return rank_hits(rows, query_weights(safe_line(text)), now=self.clock(), half_life=half_life_days,
+                         codes=codes, keywords=keywords or (), limit=limit)
 
     # -- tracing --
 
@@ -2793,7 +2789,7 @@ class MemoryStore:
 
     def drop_pending(self, id: int) -> None:
         """Forget one entry of the queue. Raises UnknownMemoryError."""
-        if not self.get_db().execute(DROP_PENDING, (id,)).rowcount:
+        if not self.get_db().execute(DELETE_ROW.format(table="pending_summary"), (id,)).rowcount:
             raise UnknownMemoryError("no pending entry #%s" % id)
 
     def last_distillation(self) -> dict:
@@ -2842,7 +2838,7 @@ class MemoryStore:
             row = next((row for row in self.list_candidates() if row["id"] == id), None)
             if row is None:
                 raise UnknownMemoryError("no candidate #%s" % id)
-            conn.execute(DELETE_CANDIDATE, (id,))
+            conn.execute(DELETE_ROW.format(table="memory_candidate"), (id,))
             return self.save_memory(row["memory_type"], row["content"], resolve_stock_codes(row["content"]),
                                     source_ref=row["source_ref"], confidence=CANDIDATE_CONFIDENCE,
                                     metadata=parse_metadata(row["metadata"]))
@@ -2894,13 +2890,12 @@ class MemoryStore:
                     key = row["id"], _identity(row), row["created_at"]
                     if ids.setdefault(row["id"], key) != key:  # another memory of the same id: the next export begins
                         part, ids = part + 1, {row["id"]: key}
-                    given[part, key] = dict(row, part=part)
+                    given[part, row["id"]] = dict(row, part=part)
                 except (ValueError, RecursionError, MemoryStoreError) as error:
                     damaged.append((number, safe_line(error)[:ERROR_CHARS]))
         with self.transaction() as conn:
-            present = {(part, key[0]) for part, key in given}
             for row in given.values():  # one whose successor is not in the file is alive, as it is where it comes from
-                row["is_over"] = (row["part"], _successor(parse_metadata(row["metadata"]))) in present
+                row["is_over"] = (row["part"], _successor(row["_meta"])) in given
             rows, superseded = self._recognised(given.values()), self._snapshot().superseded
             fitting = self._fitting([row for row, known in rows if not known])
             for row, known in rows:
@@ -2909,10 +2904,10 @@ class MemoryStore:
                 elif (row["part"], row["id"]) in fitting:
                     id = self._insert(conn, *[row[column] for column in EXPORTED_COLUMNS[1:]])
                     new_ids[row["part"]][row["id"]], fresh[id] = id, row
-            metas = [(parse_metadata(row["metadata"]), new_ids[row["part"]], id) for id, row in fresh.items()]
-            conn.executemany(SET_METADATA, [(_with_new_ids(meta, named), id) for meta, named, id in metas if meta])
+            conn.executemany(SET_METADATA, [(_with_new_ids(row["_meta"], new_ids[row["part"]]), id)
+                                            for id, row in fresh.items() if row["_meta"]])
             for row, known in rows:
-                successor = new_ids[row["part"]].get(_successor(parse_metadata(row["metadata"])))
+                successor = new_ids[row["part"]].get(_successor(row["_meta"]))
                 if known and known["id"] not in superseded and successor not in (None, known["id"]):
                     self.supersede_memory(known["id"], successor)
                 elif known and not row["is_over"] and known["id"] not in superseded:
@@ -2929,15 +2924,14 @@ class MemoryStore:
             identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
             for date in {row["created_at"], row["_meta"].get("first_said", row["created_at"])}:
                 dated[identity, date].append(row)
-            if row["id"] not in there.superseded and self.clock() <= expiry(row["memory_type"], row["_time"]):
+            if self.row_state(row) == "live":
                 alive.setdefault(identity, row)
         taken = set()
         for row in rows:
-            dates = dict.fromkeys((row["created_at"], parse_metadata(row["metadata"]).get("first_said")))
-            is_over = row["is_over"]
+            dates, is_over = dict.fromkeys((row["created_at"], row["_meta"].get("first_said"))), row["is_over"]
             same = [other for date in dates if date for other in dated[_identity(row), date] if other["id"] not in taken]
-            known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over, default=None)
-            known = known or (None if is_over else alive.get(_identity(row)))
+            known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over,
+                        default=None if is_over else alive.get(_identity(row)))
             taken.update([known["id"]] if known else ())
             out.append((row, known))
         return out
@@ -2945,12 +2939,10 @@ class MemoryStore:
     def _fitting(self, rows) -> set:
         """(part, id) of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
         there, now, counts, fitting = self._snapshot(), self.clock(), collections.Counter(), set()
-        places = [(row["id"] in there.superseded, -min(row["_time"] or 0.0, now), row, False) for row in there.rows]
-        places += [(row["is_over"], -min(parse_time(row["created_at"]) or 0.0, now), row, True)
-                   for row in reversed(rows)]
-        for *_, row, is_new in sorted(places, key=operator.itemgetter(0, 1)):
+        rows = [dict(row, is_over=row["id"] in there.superseded) for row in there.rows] + rows[::-1]
+        for row in sorted(rows, key=lambda row: (row["is_over"], -min(parse_time(row["created_at"]) or 0.0, now))):
             counts[row["memory_type"]] += 1
-            if is_new and counts[row["memory_type"]] <= memory_type_of(row["memory_type"]).cap:
+            if "part" in row and counts[row["memory_type"]] <= memory_type_of(row["memory_type"]).cap:
                 fitting.add((row["part"], row["id"]))
         return fitting
 
