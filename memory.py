@@ -521,8 +521,9 @@ SEARCH_TRIGGERS = (
 CREATE_TERMS = ("CREATE VIRTUAL TABLE IF NOT EXISTS agent_memory_terms USING fts5(search_text, content='{terms}',"
                 " content_rowid='id', tokenize='unicode61')")
 DROP_TERMS = "DROP TABLE agent_memory_terms"
-INDEX_ROWS, CLEAR_INDEX = "SELECT * FROM agent_memory_terms_{name}", "DELETE FROM agent_memory_terms_{name}"
-FILL_INDEX = "INSERT INTO agent_memory_terms_{name} VALUES (?, ?)"
+# What FTS5 must read before it can so much as drop an index: the version of its format, and the list of no segments.
+EMPTY_INDEX = ("INSERT OR REPLACE INTO agent_memory_terms_config VALUES ('version', 4)",
+               "INSERT OR REPLACE INTO agent_memory_terms_data VALUES (10, x'00000000000000')")
 TOUCH_TERMS = "SELECT 1 FROM agent_memory_terms LIMIT 0"  # fails where this SQLite has no FTS5
 _INDEX = "INSERT INTO agent_memory_terms(rowid, search_text) VALUES (new.id, new.search_text);"
 _FORGET = ("INSERT INTO agent_memory_terms(agent_memory_terms, rowid, search_text)"
@@ -2260,23 +2261,20 @@ class MemoryStore:
             local.writable, local.nowhere = False, not os.path.isfile(path)
             if local.nowhere and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-        if local.nowhere:  # nothing is remembered, and nothing can be
-            conn = self._open(":memory:", self._wait_s)
-        else:
-            conn = (self._open if local.writable else self._open_read_only)(path, self._wait_s)
+        open_it = self._open if local.writable or local.nowhere else self._open_read_only
+        conn = open_it(":memory:" if local.nowhere else path)  # nothing is remembered where nothing can be
         self._at_exit = self._at_exit or atexit.register(self.close_db)
         self._connections.append((threading.current_thread(), conn, os.getpid()))
+        return conn
+
+    def _open(self, path: str, **options) -> sqlite3.Connection:
+        conn = sqlite3.connect(path, timeout=self._wait_s, isolation_level=None, check_same_thread=False, **options)
         conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
         return conn
 
-    @staticmethod
-    def _open(path: str, wait_s: float, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False, uri=uri)
-
-    @classmethod
-    def _open_read_only(cls, path: str, wait_s: float) -> sqlite3.Connection:
+    def _open_read_only(self, path: str) -> sqlite3.Connection:
         uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        conn = cls._open(uri + "?mode=ro", wait_s, uri=True)
+        conn = self._open(uri + "?mode=ro", uri=True)
         try:
             conn.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
@@ -2284,7 +2282,7 @@ class MemoryStore:
             if not isinstance(error, sqlite3.OperationalError) or "locked" in str(error):
                 raise
             # A WAL database in a folder where its -shm cannot be made: as nobody has it open, the file stands still.
-            conn = cls._open(uri + "?immutable=1", wait_s, uri=True)
+            conn = self._open(uri + "?immutable=1", uri=True)
         return conn
 
     def _prepare(self, conn) -> None:
@@ -2396,8 +2394,7 @@ class MemoryStore:
             yield conn
             conn.execute("COMMIT")  # refused, it must not stay open: all that follows would become a part of it
         finally:
-            if conn.in_transaction:  # a full disk or a damaged page may have ended it already
-                conn.execute("ROLLBACK")
+            conn.rollback()  # nothing to do after COMMIT, or when a full disk or a damaged page has ended it already
 
     @contextlib.contextmanager
     def patience(self, seconds: float):
@@ -2863,8 +2860,7 @@ class MemoryStore:
         """(rows, problem): every row that can be read, oldest first, without terms; problem is '' when that is all."""
         found, problem = {}, ""
         if self.is_there():
-            with contextlib.closing(self._open_read_only(self.db_path, self._wait_s)) as conn:
-                conn.row_factory, conn.text_factory = sqlite3.Row, _lenient
+            with contextlib.closing(self._open_read_only(self.db_path)) as conn:
                 for statement in EXPORT_FROM:  # past a damaged page it reads backwards from the end
                     try:
                         for row in conn.execute(statement):
@@ -2997,19 +2993,10 @@ class MemoryStore:
         if self.is_there():
             with self.transaction() as conn:
                 conn.execute(PUT_STATE, ("schema", ""))  # then all that is derived is made anew
-                if self._attempt(conn, TOUCH_TERMS) is None:
-                    self._empty_index(conn)
+                for statement in EMPTY_INDEX if self._attempt(conn, TOUCH_TERMS) is None else ():
+                    self._attempt(conn, statement)
                 self._complete_schema(conn)
             self.init_db()
-
-    def _empty_index(self, conn) -> None:
-        """Put the tables of an empty index into a damaged one, which could else not even be dropped."""
-        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
-            if self._attempt(fresh, CREATE_TERMS.format(terms="agent_memory")) is not None:
-                for name in ("data", "config"):
-                    rows = fresh.execute(INDEX_ROWS.format(name=name)).fetchall()
-                    if self._attempt(conn, CLEAR_INDEX.format(name=name)) is not None:
-                        conn.executemany(FILL_INDEX.format(name=name), rows)
 
 
 # ----------------------------------------------------------------------------------------------------- Default store
