@@ -2185,11 +2185,10 @@ class MemoryStore:
 
     def is_there(self) -> bool:
         """Whether there is a database. OSError when nobody may look: an unreadable home must not pass for an empty one."""
-        try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.stat(self.db_path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+            return True
+        return False
 
     # -- opening --
 
@@ -2892,7 +2891,7 @@ class MemoryStore:
         with self.transaction() as conn:
             for row in given.values():  # one whose successor is not in the file is alive, as it is where it comes from
                 row["is_over"] = (row["part"], _successor(row["_meta"])) in given
-            rows, superseded = self._recognised(given.values()), self._snapshot().superseded
+            rows, superseded = list(self._recognised(given.values())), self._snapshot().superseded
             fitting = self._fitting([row for row, known in rows if not known])
             for row, known in rows:
                 if known:
@@ -2913,24 +2912,22 @@ class MemoryStore:
         return {"added": list(fresh), "known": known, "damaged": damaged,
                 "over_cap": pushed_out + len(rows) - len(known) - len(fresh)}
 
-    def _recognised(self, rows) -> list:
-        """(row, the row that it is here or None) of each row to import; no row here is two of them."""
-        there, dated, alive, out = self._snapshot(), collections.defaultdict(list), {}, []
+    def _recognised(self, rows):
+        """Yields (row, the row that it is here or None) for each row to import; no row here is two of them."""
+        there, dated, alive, taken = self._snapshot(), collections.defaultdict(list), {}, set()
         for row in there.rows:
             identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
             for date in {row["created_at"], row["_meta"].get("first_said", row["created_at"])}:
                 dated[identity, date].append(row)
             if self.row_state(row) == "live":
                 alive.setdefault(identity, row)
-        taken = set()
         for row in rows:
             dates, is_over = dict.fromkeys((row["created_at"], row["_meta"].get("first_said"))), row["is_over"]
             same = [other for date in dates if date for other in dated[_identity(row), date] if other["id"] not in taken]
             known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over,
                         default=None if is_over else alive.get(_identity(row)))
             taken.update([known["id"]] if known else ())
-            out.append((row, known))
-        return out
+            yield row, known
 
     def _fitting(self, rows) -> set:
         """(part, id) of those of these new rows that the cap of their type leaves: live ones first, then the newest."""
