@@ -1096,7 +1096,7 @@ _SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多
 _SAME_UNIT = Pattern(r"\d个?(?:交易|小)?([日月周年时分万亿手股])")
 _SAME_EXCEPTED = Pattern("除(?![非权息])了?([一-鿿]{2,6}?)(?:[之以]?外|\\||,|$)|([一-鿿]{2,6})(?:除外|例外)")
 _SAME_CODE, _SAME_LATIN = Pattern(r"\d{6}"), Pattern("[a-z]{2,}")
-_SAME_CHANGES = Pattern("改[为成到做用]|不再")  # the new rule says itself that it takes the place of an old one
+_SAME_CHANGES = Pattern("改[为成到做用]|不再|调[整到]|[升降提收放][到至宽紧]")  # the new rule says itself that it takes the place of an old one
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
 
@@ -1326,7 +1326,6 @@ _SPEECH_MINE = Pattern("^(?:所以|反正)[^,。]{0,4}我[不就]|^(?:但|可是
 _SPEECH_NO_MORE = Pattern("这辈子|再也?不|不再|从此|戒了")  # 以前炒期货亏怕了，期货这辈子不碰
 _SPEECH_UNLIKE = _speech_pattern("我…[跟和与比]…(?:不一样|不同|相反|反着|强)|我(?:可?不像|不学|[把将]|屏蔽|取关|拉黑)|[跟和与]我…(?:不同|不一样|相反)"
     "|我(?:从来?|都|一律|绝|根本)?不(?:听|信|看|跟|理|管|参考|指望)")
-_SPEECH_CHANGES = Pattern("改[为成到用]|不再|调[整到]|[升降提收放][到至宽紧]")
 _SPEECH_MYSELF = Pattern("我(?!想)|一般|从不|习惯|以后")
 _SPEECH_ASKS = Pattern(r"\?$|(?:[吗么]|(?<![着车班会课饭觉])呢)[。!]?$|[了完来好到出]没有?[。!]?$|怎么[看样]|咋|(?<![扯管论没])(?:啥|什么)(?!都|也|时|的|[追抢买卖慌急怕补])|多少钱"
     r"|[是可]不[是可]|有没有|(?:几个?[次只成点]|多[少高大久长])[。!]?$|有啥|啥时|在哪[个里儿]|(?<!再看)([一-鿿])[不没]\1(?!的?(?:无所谓|都|不重要|没关系|随))")
@@ -1559,7 +1558,7 @@ def reject_reason(content: str, *, memory_type: str, messages: list | None = Non
     if reason or messages is None:
         return reason
     speech, own = _speech(messages), support(content, messages)
-    changes = _SPEECH_CHANGES.search(plain)  # from 15% to 22%: what he did formerly is his, too
+    changes = _SAME_CHANGES.search(plain)  # from 15% to 22%: what he did formerly is his, too
     others = [words.pieces for words in speech if not words.own and not (
         changes and words.role == "user" and _SPEECH_NOT_MINE.search(words.text))]
     foreign = max([_speech_share(core, *pair) for pair in zip(others, others[1:] + [set()])], default=0.0)
@@ -1965,7 +1964,7 @@ def explain_stock_codes(text: str) -> list:
 def _stock_name_code_map() -> dict:
     """{name: code} with current and former names and nicknames; {} without a list."""
     rows = _stock_list().rows.values()
-    names = {alias: row["code"] for row in rows for alias in row.get("aliases", [])}
+    names = {alias: row["code"] for row in rows for alias in row.get("aliases") or []}
     return {**names, **{row["name"]: row["code"] for row in rows}}
 
 
@@ -2014,7 +2013,7 @@ def import_stock_list(path: str) -> dict:
         whole = name if "ST" in name else _core_name(name)
         row = rows.setdefault(code, {"code": code, "name": whole})
         if name != row["name"] and not (name != whole and _core_name(row["name"]).startswith(whole)):   # cut: XD农业银
-            row.update(name=whole, aliases=sorted({row["name"], *row.get("aliases", [])} - {whole}))
+            row.update(name=whole, aliases=sorted({row["name"], *(row.get("aliases") or [])} - {whole}))
             renamed.append(code)
     text = ",\n".join(json.dumps(rows[code], ensure_ascii=False) for code in sorted(rows))
     mode = os.stat(listed.path).st_mode & 0o777 if os.path.exists(listed.path) else 0o644  # it is no private file
@@ -2056,6 +2055,12 @@ def public_row(row: dict) -> dict:
 def _successor(meta: dict) -> int | None:
     """The id of the row that replaced the one with this metadata, None when none did."""
     return meta["superseded_by"] if isinstance(meta.get("superseded_by"), int) else None
+
+
+def _dates(row: dict) -> list:
+    """When a row was said last and, if it was said before, first, as it says."""
+    first = row["_meta"].get("first_said")
+    return [row["created_at"]] + [first] * (isinstance(first, str) and first not in ("", row["created_at"]))
 
 
 def successors(id: int, after: dict) -> list:
@@ -2835,9 +2840,9 @@ class MemoryStore:
             if row is None:
                 raise UnknownMemoryError("no candidate #%s" % id)
             conn.execute(DELETE_ROW.format(table="memory_candidate"), (id,))
-            return self.save_memory(row["memory_type"], row["content"], resolve_stock_codes(row["content"]),
-                                    source_ref=row["source_ref"], confidence=CANDIDATE_CONFIDENCE,
-                                    metadata=parse_metadata(row["metadata"]))
+            return self.save_new_memory(row["memory_type"], row["content"], resolve_stock_codes(row["content"]),
+                                        source_ref=row["source_ref"], confidence=CANDIDATE_CONFIDENCE,
+                                        metadata=parse_metadata(row["metadata"]))[0]
 
     def has_marker(self, summary_hash: str) -> bool:
         """True when a conversation of this hash was judged, in whatever session."""
@@ -2903,29 +2908,42 @@ class MemoryStore:
                                             for id, row in fresh.items() if row["_meta"]])
             for row, known in rows:
                 successor = new_ids[row["part"]].get(_successor(row["_meta"]))
-                if known and known["id"] not in superseded and successor not in (None, known["id"]):
-                    self.supersede_memory(known["id"], successor)
-                elif known and not row["is_over"] and known["id"] not in superseded:
+                if known and known["id"] in superseded:
+                    self._said_after_all(conn, known["id"], row)
+                elif known and successor not in (None, known["id"]):  # unless it was said again since
+                    order = known["id"], successor
+                    self.supersede_memory(*sorted(order, key=lambda id: (self._need(id)["_time"] or 0.0, id == successor)))
+                elif known and not row["is_over"]:
                     self.renew_memory(known["id"], parse_time(row["created_at"]) or 0.0)
             pushed_out = sum(self._make_room(conn, name) for name in {row["memory_type"] for row, _ in rows})
         known = [known["id"] for _, known in rows if known]
         return {"added": list(fresh), "known": known, "damaged": damaged,
                 "over_cap": pushed_out + len(rows) - len(known) - len(fresh)}
 
+    def _said_after_all(self, conn, id: int, row: dict) -> None:
+        """Let a superseded memory take the place of what replaced it, when the row to import says it again later."""
+        newest, said = self._need(successors(id, self._snapshot().after)[-1]), parse_time(row["created_at"])
+        if not row["is_over"] and (said or 0.0) > (newest["_time"] or 0.0):
+            over = ("superseded_by", "valid_until")
+            meta = {key: value for key, value in self._need(id)["_meta"].items() if key not in over}
+            conn.execute(SET_METADATA, (context_archive.safe_json(meta), id))
+            self.supersede_memory(newest["id"], id)
+            self.renew_memory(id, said)
+
     def _recognised(self, rows):
         """Yields (row, the row that it is here or None) for each row to import; no row here is two of them."""
         there, dated, alive, taken = self._snapshot(), collections.defaultdict(list), {}, set()
         for row in there.rows:
             identity = safe_line(row["memory_type"]), safe_line(row["content"]), join_codes(row["codes"])
-            for date in {row["created_at"], row["_meta"].get("first_said", row["created_at"])}:
+            for date in _dates(row):
                 dated[identity, date].append(row)
             if self.row_state(row) == "live":
                 alive.setdefault(identity, row)
         for row in rows:
-            dates, is_over = dict.fromkeys((row["created_at"], row["_meta"].get("first_said"))), row["is_over"]
-            same = [other for date in dates if date for other in dated[_identity(row), date] if other["id"] not in taken]
+            here, is_over = alive.get(_identity(row)), row["is_over"]
+            same = [other for date in _dates(row) for other in dated[_identity(row), date] if other["id"] not in taken]
             known = min(same, key=lambda other: (other["id"] in there.superseded) != is_over,
-                        default=None if is_over else alive.get(_identity(row)))
+                        default=None if is_over or not here or here["id"] in taken else here)
             taken.update([known["id"]] if known else ())
             yield row, known
 
@@ -3569,12 +3587,16 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+# What a rule says that takes the place of another one, of whatever type.
+_TAKES_PLACE = Pattern(_SAME_CHANGES.pattern + r"|取消|作废|废除|放弃|[换变]成|改\d|删[掉除]|不止损|不用[^,。]{0,12}了")
+
+
 def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     """('new' | 'duplicate' | 'supersede', id) of a row said at that time. ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
     duplicate = find_duplicate(content, rows, codes=split_codes(row["codes"]))
     # 以后改在早盘买, a decision, may take the place of a preference.
-    others = [] if not _SPEECH_CHANGES.search(_speech_plain(content)) else [
+    others = [] if not _TAKES_PLACE.search(_speech_plain(content)) else [
         old for old in store.live_memories() if old["memory_type"] != row["memory_type"]
         and memory_type_of(old["memory_type"]).asked == memory_type_of(row["memory_type"]).asked]
     if duplicate is not None or not rows + others:
@@ -3592,8 +3614,9 @@ def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     late = (parse_time(known[id]["created_at"]) or 0) > said  # it waited in the queue, and was said before the other
     older, newer = (content, known[id]["content"]) if late else (known[id]["content"], content)
     # The deterministic rule outranks the model: other numbers, codes or signs are another rule.
-    if (set(split_codes(row["codes"])) != set(split_codes(known[id]["codes"]))
-            or verdict == "duplicate" and differs_in_substance(older, newer)
+    codes, before = (set(split_codes(codes)) for codes in (row["codes"], known[id]["codes"]))
+    widened = verdict == "supersede" and before and before < codes and not late  # 宁德跌破 -> 宁德和比亚迪都改为 …
+    if (codes != before and not widened or verdict == "duplicate" and differs_in_substance(older, newer)
             or verdict == "supersede" and not same_subject(older, newer)):
         return "new", None
     return "duplicate" if late else verdict, id  # what came after it stands, as if it were the same
@@ -3658,7 +3681,10 @@ def _write(store, decided) -> dict:
                 store.renew_memory(id, row.get("said_at"))
                 outcome["duplicates"].append(id)
             else:
-                id, is_new = store.save_new_memory(supersedes=id if verdict == "supersede" else 0, **row)
+                replaced = store.get_memory_by_id(id) if verdict == "supersede" else None
+                if replaced and memory_type_of(replaced["memory_type"]).retention is None:
+                    row = dict(row, memory_type=replaced["memory_type"])  # it holds as long as what it replaces
+                id, is_new = store.save_new_memory(supersedes=replaced["id"] if replaced else 0, **row)
                 outcome["stored" if is_new else "duplicates"].append(id)
     return outcome
 
