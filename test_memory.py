@@ -2481,6 +2481,12 @@ class TestStoring:
         memory.save_session_summary(talk("以后放量跌破10日线我就减仓"), model)
         assert [row["codes"] for row in memory.get_recent_memories(memory_type="decision")] == ["", "300750"]
 
+    def test_what_replaces_a_preference_lasts_as_long(self, clock):
+        memory.save_memory("preference", "用户亏8%止损")
+        memory.save_session_summary(talk("取消8%止损，破20日线走"), Script("[决策] 取消8%止损，破20日线走", "SUPERSEDE:1"))
+        clock.now += 100 * 86400
+        assert contents("preference", live=True) == ["取消8%止损，破20日线走"]
+
     @pytest.mark.parametrize("said, asked", [("用户改为早盘买", True), ("用户只在早盘买", False)])
     def test_a_decision_that_changes_a_preference_takes_its_place(self, said, asked):
         memory.save_memory("preference", "用户只在尾盘买")
@@ -2509,7 +2515,8 @@ class TestStoring:
 
     @pytest.mark.parametrize("old, codes, new, live", [
         ("五粮液(000858)跌7%止损", "000858", "五粮液跌5%止损", 1), ("茅台和五粮液跌7%止损", "600519,000858", "五粮液和茅台跌5%止损", 1),
-        ("跌7%止损", "", "五粮液跌5%止损", 2), ("茅台跌7%止损", "600519", "五粮液跌5%止损", 2)])
+        ("跌7%止损", "", "五粮液跌5%止损", 2), ("茅台跌7%止损", "600519", "五粮液跌5%止损", 2),
+        ("茅台跌7%止损", "600519", "茅台和五粮液都改为跌5%止损", 1), ("茅台和五粮液跌7%止损", "600519,000858", "茅台跌5%止损", 2)])
     def test_a_rule_is_replaced_by_one_of_the_same_stocks_only_however_they_are_written(self, old, codes, new, live):
         memory.save_memory("decision", old, codes)
         memory.save_session_summary(talk(new), Script("[决策] " + new, "SUPERSEDE:1"))
@@ -3699,6 +3706,32 @@ class TestExportAndImport:
         for added in (1, 0):
             assert len(there.import_rows(self.lines(here))["added"]) == added
             assert [row["content"] for row in there.live_memories()] == ["单票不超过20%"]
+
+    def test_a_rule_that_came_back_is_not_its_own_predecessor_there(self, tmp_path, clock):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
+        first = here.save_memory("preference", "单票不超过15%")
+        there.import_rows(self.lines(here))
+        for text in ("单票不超过20%", "单票不超过15%"):
+            clock.now += DAY
+            first = here.save_memory("preference", text, supersedes=first)
+        there.import_rows(self.lines(here))
+        assert [row["content"] for row in there.live_memories()] == ["单票不超过15%"]
+
+    def test_what_was_said_last_on_either_machine_counts_on_both(self, tmp_path, clock):
+        here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
+        old = here.save_memory("preference", "单票不超过15%")
+        there.import_rows(self.lines(here))
+        clock.now += DAY
+        there.save_memory("preference", "单票不超过20%", supersedes=old)
+        clock.now += DAY
+        here.save_memory("preference", "单票不超过15%")
+        for source, target in ((there, here), (here, there)):
+            target.import_rows(self.lines(source))
+            assert [row["content"] for row in target.live_memories()] == ["单票不超过15%"]
+
+    def test_a_first_date_that_is_no_text_is_none(self):
+        memory.save_memory("preference", "单票不超过15%", metadata={"first_said": ["x"]})
+        assert len(memory._default.import_rows(self.lines(memory._default))["known"]) == 1
 
     def test_a_rule_whose_successor_was_deleted_is_alive_there_too(self, tmp_path, clock):
         here, there = memory._default, memory.MemoryStore(home=str(tmp_path / "there"), clock=clock)
