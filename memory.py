@@ -805,11 +805,16 @@ def _telling_pieces(text: str) -> list:
             if not (piece in STOP_TERMS or piece[0] in STOP_HEADS or piece[-1] in STOP_TAILS)]
 
 
+def _term_plain(text: str) -> str:
+    """The spelling in which terms are looked for: NFKC, small letters, simplified characters."""
+    return unicodedata.normalize("NFKC", text).lower().translate(TRADITIONAL)
+
+
 def search_terms(text: str) -> list:
     """The terms under which a memory is found (column search_text), unique, in order; [] when it has none."""
     # Only letters, digits and Chinese, so that FTS5's unicode61 keeps each as one token. A concept is 'c' and its name:
     # no Latin word and no pair of characters can be mistaken for it.
-    plain = unicodedata.normalize("NFKC", text[:INDEXED_CHARS]).lower().translate(TRADITIONAL)
+    plain = _term_plain(text[:INDEXED_CHARS])
     return list(dict.fromkeys(_term_concepts(plain)[0] + _term_numbers(plain) + _term_pieces(plain)))
 
 
@@ -823,7 +828,7 @@ def query_weights(text: str) -> dict:
     """{term: weight} of a question without stop terms, at most MAX_QUERY_TERMS; {} when it has no subject."""
     # A pasted 100 kB cost no more than two pages: only its ends count, there the last, the first, the asking sentences.
     text = context_archive.both_ends(text, QUERY_END_CHARS)
-    plain, told = COURTESIES.sub(" ", unicodedata.normalize("NFKC", text).lower().translate(TRADITIONAL)), ()
+    plain, told = COURTESIES.sub(" ", _term_plain(text)), ()
     if len(plain) > QUERY_CHARS:
         told, sentences = _term_concepts(plain)[0], _TERM_SENTENCE.findall(plain)
         asking = [sentence for sentence in sentences[1:-1] if any(mark in sentence for mark in ASKING)]
@@ -1096,7 +1101,9 @@ _SAME_DENIED = Pattern("不(?:[管论断仅但同错足]|超过|[低少小高多
 _SAME_UNIT = Pattern(r"\d个?(?:交易|小)?([日月周年时分万亿手股])")
 _SAME_EXCEPTED = Pattern("除(?![非权息])了?([一-鿿]{2,6}?)(?:[之以]?外|\\||,|$)|([一-鿿]{2,6})(?:除外|例外)")
 _SAME_CODE, _SAME_LATIN = Pattern(r"\d{6}"), Pattern("[a-z]{2,}")
-_SAME_CHANGES = Pattern("改[为成到做用]|不再|调[整到]|[升降提收放][到至宽紧]")  # the new rule says itself that it takes the place of an old one
+# A rule that changes an old one, and that takes the place of one, of whatever type, says so itself.
+_SAME_CHANGES = Pattern("改[为成到做用]|不再|调[整到]|[升降提收放][到至宽紧]")
+_SAME_REPLACES = Pattern(_SAME_CHANGES.pattern + r"|取消|作废|废除|放弃|[换变]成|改\d|删[掉除]|不止损|不用[^,。]{0,12}了")
 _SAME_SENSE = Pattern("|".join(row.pattern for row in [_SAME_NUMBER, _SAME_DENIED, *_SAME_OPPOSITES]))
 
 
@@ -2496,8 +2503,7 @@ class MemoryStore:
             if duplicate is not None:
                 self.renew_memory(duplicate, options.get("said_at"), options.get("metadata"))
                 return duplicate, False
-            replaced = supersedes if self.get_memory_by_id(supersedes) else 0
-            return self.save_memory(memory_type, content, codes, supersedes=replaced, **options), True
+            return self.save_memory(memory_type, content, codes, supersedes=supersedes, **options), True
 
     def renew_memory(self, id: int, said_at: float | None = None, metadata: dict | None = None) -> None:
         """Let a memory count from when it was said again (now), and a layer follow the atoms it was then made of."""
@@ -2878,8 +2884,8 @@ class MemoryStore:
         """What became of exported lines of JSON: {added: [id], known: [id], over_cap: count, damaged: [(line, why)]}.
 
         Dates and metadata stay, ids are given anew, and what metadata says of other rows follows them. A row is known
-        when one of the same type, content and codes is there, of the same date or, unless superseded, alive; a known
-        one that has been superseded meanwhile is so here, too.
+        when one of the same type, content and codes is there, of the same date or, unless superseded, alive. Of a
+        known one and what replaced it, here or there, the one that was said last stands.
         """
         given, damaged, fresh, ids = {}, [], {}, {}
         part, new_ids = 0, collections.defaultdict(dict)  # of each export, where a file holds several
@@ -3587,16 +3593,12 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-# What a rule says that takes the place of another one, of whatever type.
-_TAKES_PLACE = Pattern(_SAME_CHANGES.pattern + r"|取消|作废|废除|放弃|[换变]成|改\d|删[掉除]|不止损|不用[^,。]{0,12}了")
-
-
 def _verdict(store, provider, row: dict, *, said: float = math.inf) -> tuple:
     """('new' | 'duplicate' | 'supersede', id) of a row said at that time. ModelError or ReplyError without a verdict."""
     content, rows = row["content"], store.live_memories(row["memory_type"])
     duplicate = find_duplicate(content, rows, codes=split_codes(row["codes"]))
     # 以后改在早盘买, a decision, may take the place of a preference.
-    others = [] if not _TAKES_PLACE.search(_speech_plain(content)) else [
+    others = [] if not _SAME_REPLACES.search(_speech_plain(content)) else [
         old for old in store.live_memories() if old["memory_type"] != row["memory_type"]
         and memory_type_of(old["memory_type"]).asked == memory_type_of(row["memory_type"]).asked]
     if duplicate is not None or not rows + others:
