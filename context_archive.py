@@ -128,11 +128,31 @@ def both_ends(text: str, most: int, joint: str = "\n") -> str:
     return text if len(text) <= 2 * most else text[:most] + joint + text[-most:]
 
 
+def as_dict(thing) -> dict:
+    """A message or a part of one as a dict, {} for what is none. The objects of the vendors' packages dump themselves."""
+    if isinstance(thing, dict):
+        return thing
+    with contextlib.suppress(Exception):  # somebody else's method may raise anything
+        return dict(thing.model_dump())
+    return {}
+
+
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}  # LangChain's and Gemini's words
+
+
+def role_of(message: dict) -> str:
+    """'user', 'assistant', 'tool' … of a message, '' when it does not say."""
+    kind = message.get("type")
+    role = message.get("role") or (kind if kind in ("human", "ai", "tool", "system") else "")
+    role = role[:] if isinstance(role, str) else ""  # an enum's member becomes the word it stands for
+    return _ROLES.get(role, role)
+
+
 def message_text(message) -> str:
     """The text of a chat message: its content, or the text parts of a list; '' when there is none."""
-    content = message.get("content") if isinstance(message, dict) else message
+    content = message if isinstance(message, (str, list, tuple)) else as_dict(message).get("content")
     parts = [content] if isinstance(content, str) else content if isinstance(content, (list, tuple)) else ()
-    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    texts = (part if isinstance(part, str) else as_dict(part).get("text") for part in parts)
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -190,7 +210,7 @@ progress = None
 
 def _parts(message: dict) -> list:
     content = message.get("content")
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, (list, tuple)) else []
+    return list(map(as_dict, content)) if isinstance(content, (list, tuple)) else []
 
 
 def _results(message: dict) -> list:
@@ -200,8 +220,8 @@ def _results(message: dict) -> list:
 
 def extract_archive_terms(messages, summary: str = "") -> dict:
     """What an archive is found by, {"codes": [...], "files": [...], "keywords": [...]}; users' own words first."""
-    fields = [message if isinstance(message, dict) else {"content": message} for message in messages]
-    texts = [(message.get("role") == "user", message_text(message) or message_text(message.get("parts")))
+    fields = [as_dict(message) or {"content": message} for message in messages]
+    texts = [(role_of(message) == "user", message_text(message) or message_text(message.get("parts")))
              for message in fields]  # Gemini's parts
     users = [summary, *(text for own, text in texts if own)]
     others = [text for own, text in texts if not own] + [text for message in fields for text in _results(message)]
@@ -211,8 +231,9 @@ def extract_archive_terms(messages, summary: str = "") -> dict:
     own = said[:TERM_TEXT_CHARS]
     rest = "\n".join(others)[:TERM_TEXT_CHARS - len(own)]
     # The resolver knows what is no code (本金100000), and is too slow for megabytes.
-    advised = "\n".join(message_text(message) for message in fields if message.get("role") == "assistant")
-    codes = [*code_resolver(own), *code_resolver(advised[:TERM_TEXT_CHARS]), *codes_in_text("\n".join([said[TERM_TEXT_CHARS:], *others, *calls]))]
+    advised = "\n".join(message_text(message) for message in fields if role_of(message) == "assistant")
+    codes = [*code_resolver(own), *code_resolver(advised[:TERM_TEXT_CHARS]),
+             *codes_in_text("\n".join([said[TERM_TEXT_CHARS:], *others, *calls]))]
     files = _FILE.findall(own + "\n" + rest)
     often = [Counter(text_terms(text)).most_common(2 * MAX_KEYWORDS) for text in (own, rest)]
     keywords = _telling(term for counted in often for term, _count in counted)
@@ -408,6 +429,8 @@ def _plain(value, ancestors=()):
         return value if usual else str(value) if isinstance(value, float) else hex(value)
     if isinstance(value, (bytes, bytearray)):
         value = bytes(value).decode("utf-8", "backslashreplace")
+    elif not isinstance(value, (str, dict, list, tuple, set, frozenset)):
+        value = as_dict(value) or value
     if not isinstance(value, (dict, list, tuple, set, frozenset)):
         try:
             return mask_secrets(str.__str__(value) if isinstance(value, str) else str(value))
@@ -648,7 +671,8 @@ def _write_archive(root: str, meta: dict, lines) -> None:
     try:
         write_private(os.path.join(place, name + ".json"), data)
     except BaseException:
-        os.unlink(meta["messages_path"])
+        if not os.path.exists(os.path.join(place, name + ".json")):  # a Ctrl-C may come when all is done
+            os.unlink(meta["messages_path"])
         raise
 
 
@@ -1117,9 +1141,9 @@ def run_command(command, args, errors=()) -> int:
         code = command(args) or 0
         sys.stdout.flush()
         return code
-    except (OSError, *errors) as error:
+    except (OSError, UnicodeEncodeError, *errors) as error:  # a path that the locale has no letters for
         # EPIPE, on Windows EINVAL: the reader went away. The interpreter flushes at its end once more, into a sink.
-        if getattr(error, "errno", None) in (errno.EPIPE, errno.EINVAL) and error.filename is None:
+        if getattr(error, "errno", None) in (errno.EPIPE, errno.EINVAL) and getattr(error, "filename", None) is None:
             with contextlib.suppress(OSError, ValueError):  # a stdout that is no file
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         else:
@@ -1157,7 +1181,7 @@ def _cmd_show(args) -> None:
         return print_records(records, args.format, [])
     for record in records:
         message = record["message"]
-        role = message.get("role") if isinstance(message, dict) else None
+        role = role_of(as_dict(message)) or None
         print("#%s [%s] %s" % (record["index"], role, clean_text(message_text(message) or safe_json(message))))
 
 

@@ -33,7 +33,6 @@ Licence: MIT, its text stands in README.md. Copyright (c) 2026 the authors of th
 """
 from __future__ import annotations
 
-import atexit
 import collections
 import contextlib
 import errno
@@ -51,6 +50,7 @@ import sys
 import threading
 import time
 import unicodedata
+import weakref
 from collections import namedtuple
 from datetime import datetime
 
@@ -205,8 +205,7 @@ EVIDENCE_SHARE = 0.15  # a turn that covers less of the memory is no evidence
 EVIDENCE_QUOTES, EVIDENCE_CHARS = 2, 120  # quotes kept for one memory, and characters of each
 
 OFFLINE_TURN_CHARS = 1200  # a longer turn was pasted: an article, not the user's own words
-OFFLINE_SURE_LIMIT = 3  # sure memories of one conversation; the further ones wait for the user's word
-OFFLINE_LIMIT = 10  # memories and candidates of one conversation
+OFFLINE_SURE_LIMIT = 3  # new memories of one conversation; the further sure ones wait for the user's word
 
 MODEL_TIMEOUT_SECONDS = 120.0  # of silence: a model that thinks, and is not streamed, is silent for long
 MODEL_DEADLINE_SECONDS = 300.0  # for one call with all its repeats
@@ -641,6 +640,12 @@ def safe_line(text) -> str:
     return " ".join(context_archive.mask_secrets(context_archive.clean_text("" if text is None else str(text))).split())
 
 
+def question_line(message) -> str:
+    """The text of a question, or of its parts, on one line; of a long one both ends. Nothing in it is masked: it goes by."""
+    text = context_archive.both_ends(context_archive.message_text(message), MAX_NAME_SCAN_CHARS // 2)
+    return " ".join(context_archive.clean_text(text).split())
+
+
 def session_key(session_id) -> str:
     """A session id as it is stored: one line; what is masked in it is told apart by a hash, so that no two meet."""
     text = "" if session_id is None else str(session_id)
@@ -710,7 +715,7 @@ def own_text(message: dict) -> str:
     """The words of a turn itself: its raw content, for a user's turn without recalled memories and their wrappers."""
     raw = message.get("_raw_content")
     text = context_archive.message_text(message if raw is None else raw)
-    if message.get("role") != "user":  # what a tool or the assistant wraps like a memory is theirs, and judged as such
+    if context_archive.role_of(message) != "user":  # what a tool or the assistant wraps like a memory is theirs, and judged as such
         return text
     while CONTEXT_OPEN in text:
         before, _, rest = text.partition(CONTEXT_OPEN)
@@ -2102,6 +2107,14 @@ def _repeats(layer: dict, old: dict, new: dict) -> bool:
     return False
 
 
+def _folder_there(path: str) -> str:
+    """The folder of a path, or the nearest above it that exists."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder) and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def _process_start(pid: int) -> str:
     """When a process of this machine started, '' where that cannot be seen, 'gone' when there is none."""
     try:
@@ -2170,7 +2183,7 @@ class MemoryStore:
         self._local = threading.local()  # key, conn, writable, nowhere, terms, fts, snapshot of this thread
         self._waits = threading.local()  # seconds for another writer, if not BUSY_TIMEOUT_S, also while opening
         self._connections = []  # (thread, connection, process) of every connection that may still be open
-        self._generation, self._at_exit = 0, None
+        self._generation, self._at_end = 0, None
         self.configure(home=home, db_path=db_path, archive_dir=archive_dir, stock_list=stock_list)
 
     # -- where things are --
@@ -2233,10 +2246,7 @@ class MemoryStore:
         try:
             found = os.stat(path)
         except OSError:  # where nothing can be made it is asked again when something can
-            folder = os.path.dirname(path)
-            while folder != os.path.dirname(folder) and not os.path.isdir(folder):
-                folder = os.path.dirname(folder)
-            return path, os.getpid(), self._generation, os.access(folder, os.W_OK)
+            return path, os.getpid(), self._generation, os.access(_folder_there(path), os.W_OK)
         # A file that was read-only, and opened as one that stands still, is opened anew when it changes.
         changed = () if self._local.writable else (found.st_mtime_ns, found.st_size, found.st_mode)
         return (path, os.getpid(), found.st_dev, found.st_ino, self._generation) + changed
@@ -2249,14 +2259,23 @@ class MemoryStore:
     def close_thread(self) -> None:
         """Close the connections of this thread and of threads that have ended."""
         vars(self._local).clear()
-        for thread, conn, pid in list(self._connections):
+        self._close(self._connections)
+
+    @staticmethod
+    def _close(connections: list, before_fork: bool = False) -> None:
+        for thread, conn, pid in list(connections):
             # One that came over a fork is the parent's. It stays in the list: letting go of it would close it.
             # At the interpreter's end the main thread counts as ended, and a late thread must not close its connection.
             ended = not thread.is_alive() and thread is not threading.main_thread()
-            if pid == os.getpid() and (thread is threading.current_thread() or ended):
+            if pid == os.getpid() and (thread is threading.current_thread() or ended) and not (
+                    before_fork and conn.in_transaction):
                 with contextlib.suppress(ValueError):  # another thread was faster
-                    self._connections.remove((thread, conn, pid))
+                    connections.remove((thread, conn, pid))
                     conn.close()
+
+    def in_one_place(self) -> MemoryStore:
+        """A store that stays with the files of this one, wherever $WYCKOFF_HOME and configure() point later."""
+        return MemoryStore(db_path=self.db_path, archive_dir=self.archive_dir, clock=self.clock)
 
     def _connect(self, path: str) -> sqlite3.Connection:
         folder, local = os.path.dirname(path), self._local
@@ -2269,12 +2288,16 @@ class MemoryStore:
                 os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             local.writable = os.access(path, os.W_OK) and os.access(folder, os.W_OK)  # SQLite writes beside it, too
         except OSError as error:
-            local.writable, local.nowhere = False, not os.path.isfile(path)
+            local.writable, local.nowhere = False, not self.is_there()
             if local.nowhere and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
         open_it = self._open if local.writable or local.nowhere else self._open_read_only
         conn = open_it(":memory:" if local.nowhere else path)  # nothing is remembered where nothing can be
-        self._at_exit = self._at_exit or atexit.register(self.close_db)
+        if not self._at_end:
+            self._at_end = weakref.finalize(self, self._close, self._connections)  # or when nobody has the store any more
+            if hasattr(os, "register_at_fork"):
+                # In a child SQLite takes the parent's locks for its own, and the log would be deleted under it.
+                os.register_at_fork(before=functools.partial(self._close, self._connections, True))
         self._connections.append((threading.current_thread(), conn, os.getpid()))
         return conn
 
@@ -2400,8 +2423,8 @@ class MemoryStore:
         if conn.in_transaction:
             yield conn
             return
-        conn.execute("BEGIN IMMEDIATE")
         try:
+            conn.execute("BEGIN IMMEDIATE")  # a Ctrl-C that came while it waited is raised here, the transaction being open
             yield conn
             conn.execute("COMMIT")  # refused, it must not stay open: all that follows would become a part of it
         finally:
@@ -2674,7 +2697,7 @@ class MemoryStore:
 
     def search_memory_fts(self, query: str, limit: int = 10) -> list:
         """Live rows that share a term with the query, best first (bm25; without FTS5 by the number of shared terms)."""
-        live, terms, ranks = self.live_memories(), search_terms(safe_line(query))[:MAX_QUERY_TERMS], None
+        live, terms, ranks = self.live_memories(), search_terms(question_line(query))[:MAX_QUERY_TERMS], None
         if live and terms and self._local.fts and self._local.snapshot.indexed:
             try:
                 ranks = dict(self._local.conn.execute(MATCH_TERMS, (match_query(terms),)).fetchall())
@@ -2700,7 +2723,7 @@ class MemoryStore:
 
     def rank(self, rows, text, codes, keywords, limit, half_life_days=DEFAULT_HALF_LIFE_DAYS) -> list:
         """The hits among rows that were just read from this store, best first, with the store's private notes."""
-        return rank_hits(rows, query_weights(safe_line(text)), now=self.clock(), half_life=half_life_days,
+        return rank_hits(rows, query_weights(question_line(text)), now=self.clock(), half_life=half_life_days,
                          codes=codes, keywords=keywords or (), limit=limit)
 
     # -- tracing --
@@ -2796,7 +2819,8 @@ class MemoryStore:
 
     def drop_pending(self, id: int) -> None:
         """Forget one entry of the queue. Raises UnknownMemoryError."""
-        if not self.get_db().execute(DELETE_ROW.format(table="pending_summary"), (id,)).rowcount:
+        gone = self.get_db().execute(DELETE_ROW.format(table="pending_summary"), (id,)) if abs(id) < 1 << 63 else None
+        if not gone or not gone.rowcount:
             raise UnknownMemoryError("no pending entry #%s" % id)
 
     def last_distillation(self) -> dict:
@@ -2980,8 +3004,9 @@ class MemoryStore:
         problems = ["别人也能读 %s 等文件；doctor --fix 收紧权限" % path for path in self.own_files(exposed=True)[:1]]
         if files and not os.access(self.home, os.R_OK | os.X_OK):
             problems.append("目录不能读：请改权限，或用 WYCKOFF_HOME 换一个目录")
-        elif files and not os.access(self.home, os.W_OK | os.X_OK):
-            problems.append("目录只读：能召回，不能保存；请改权限，或用 WYCKOFF_HOME 换一个目录")
+        elif not os.access(_folder_there(self.db_path), os.W_OK | os.X_OK):
+            problems.append("目录%s；请改权限，或用 WYCKOFF_HOME 换一个目录" % (
+                "只读：能召回，不能保存" if files else "还没有，也建不了"))
         return {"path": self.home, "files": len(files), "bytes": sum(map(os.path.getsize, files)), "problems": problems}
 
     def check(self) -> dict:
@@ -3415,8 +3440,8 @@ def extract_offline(messages) -> list:
     sure: the turn carries an explicit mark (记住, 以后, 一律 …). The others are candidates for the user to confirm.
     """
     found, last = {}, {}
-    for message in messages if isinstance(messages, (list, tuple)) else []:
-        if not isinstance(message, dict) or message.get("role") != "user":
+    for message in map(context_archive.as_dict, messages if isinstance(messages, (list, tuple)) else []):
+        if context_archive.role_of(message) != "user":
             continue
         written = _RULE_LOOSE.sub("", _RULE_GAP.sub("，", own_text(message).strip())).replace("俺", "我")
         text = written.translate(TRADITIONAL)
@@ -3433,8 +3458,7 @@ def extract_offline(messages) -> list:
         last = {content.translate(back): rule for content, rule in rules.items()}  # as he writes
         for content, (kind, sure) in last.items():
             found[content] = (kind, sure or found.get(content, ("", False))[1])
-    sure = [content for content, rule in found.items() if rule[1]][:OFFLINE_SURE_LIMIT]
-    return [(kind, content, content in sure) for content, (kind, _) in found.items()][:OFFLINE_LIMIT]
+    return [(kind, content, sure) for content, (kind, sure) in found.items()]
 
 
 def _rules_of_turn(text):
@@ -3545,11 +3569,12 @@ def read_messages(data: bytes) -> list:
 
 def _has_part(message: dict, kind: str) -> bool:
     content = message.get("content")
-    return isinstance(content, list) and any(isinstance(part, dict) and part.get("type") == kind for part in content)
+    return isinstance(content, (list, tuple)) and any(
+        context_archive.as_dict(part).get("type") == kind for part in content)
 
 
 def _has_tool_call(message: dict):
-    return (message.get("role") == "tool" or message.get("tool_calls") or message.get("function_call")
+    return (context_archive.role_of(message) == "tool" or message.get("tool_calls") or message.get("function_call")
             or message.get("type") == "function_call"  # OpenAI's Responses
             or _has_part(message, "tool_use"))
 
@@ -3560,8 +3585,8 @@ _LINE_END = Pattern(r"(?<=[\w）)”\"％%])[ \t]*\n\s*")
 def dialogue_turns(messages, *, limit: int = SUMMARY_LINES) -> list:
     """What a model reads of a conversation: {role, content, position} of the last 40 turns with text, each one line."""
     turns = []
-    for position, message in reversed(list(enumerate(messages))):
-        role = str(message.get("role") or "") if isinstance(message, dict) else ""
+    for position, message in reversed(list(enumerate(map(context_archive.as_dict, messages)))):
+        role = context_archive.role_of(message)
         if role and role not in ("system", "developer") and len(turns) < limit:
             # The end of a line is the end of a sentence: the items of a list must not run into one another.
             content = neutral(safe_line(_LINE_END.sub("；", own_text(message).strip())))
@@ -3587,7 +3612,9 @@ def ask_model(provider, text: str, system_prompt: str) -> str:
         chunks = list(provider.chat_stream([{"role": "user", "content": text}], [], system_prompt))
     except ModelError:
         raise
-    except Exception as error:  # the provider is the host's: any class may come
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the provider is the host's: any class may come, a CancelledError is no Exception
         raise ModelError("%s: %s" % (type(error).__name__, error)) from error
     texts = (chunk.get("text") for chunk in chunks if isinstance(chunk, dict) and chunk.get("type") == "text_delta")
     return "".join(text for text in texts if isinstance(text, str))
@@ -3663,10 +3690,6 @@ def _write(store, decided) -> dict:
         for row, verdict, id in decided:  # id: of the row it is about, of a pending one why
             if verdict in ("duplicate", "supersede") and id not in live and store.get_memory_by_id(id):
                 raise MemoryStoreError("memory #%d was replaced while the model was asked about it" % id)  # ask again
-            if verdict == "candidate":
-                rows = store.live_memories(row["memory_type"])
-                id = find_duplicate(row["content"], rows, codes=split_codes(row["codes"]))
-                verdict = verdict if id is None else "duplicate"
             if verdict == "refused":
                 outcome["refused"].append(row)
             elif verdict == "candidate":
@@ -3736,12 +3759,12 @@ def _work_off(store, entry: Pending, provider) -> dict | None:
 
 def _enqueue(store, messages, provider, session_id, skip_layers=False) -> tuple:
     """(entry, '') of a conversation worth a look and not judged yet, else (None, why), '' for a full queue."""
-    messages = list(messages or [])
+    messages = list(map(context_archive.as_dict, messages or []))
     if provider is None:
         return None, "没有配置模型"
     if len(messages) < MIN_MESSAGES:
         return None, "不足 %d 条消息（只有 %d 条）" % (MIN_MESSAGES, len(messages))
-    if not any(_has_tool_call(message) for message in messages if isinstance(message, dict)):
+    if not any(map(_has_tool_call, messages)):
         return None, "没有工具调用：只有用到工具的对话才提取记忆"
     turns = dialogue_turns(messages)
     summary_hash = short_hash(dialogue_text(turns))
@@ -3782,7 +3805,8 @@ def save_session_summary_async(messages, provider, *, session_id: str = "", skip
     """The daemon thread that does save_session_summary, after wait_timeout seconds at most; the text is saved first."""
     store = store or _default
     try:
-        messages = [dict(message) if isinstance(message, dict) else message for message in messages or []]
+        messages = [dict(context_archive.as_dict(message)) for message in messages or []]
+        store = store.in_one_place()  # the next user's home must not get what is this one's
         with store.patience(CHAT_BUSY_TIMEOUT_S):
             _enqueue(store, messages, provider, session_id, skip_layers)
     except Exception as error:  # another writer holds the file: the thread waits for it, the chat does not
@@ -3882,19 +3906,27 @@ def summarize_offline(messages, *, session_id: str = "", store=None) -> dict:
     store, turns = store or _default, dialogue_turns(messages, limit=sys.maxsize)
     # The rules read all of the user's turns, and only those: it is by them that his sentences are judged.
     said = [turn for turn in turns if turn["role"] == "user"]
-    source_ref = "chat_log:" + session_key(session_id) if session_id else ""
+    source_ref, places = "chat_log:" + session_key(session_id) if session_id else "", [OFFLINE_SURE_LIMIT]
+
+    def verdict(row, sure):
+        known = find_duplicate(row["content"], store.live_memories(row["memory_type"]), codes=split_codes(row["codes"]))
+        if known is not None:
+            return "duplicate", known
+        places[0] -= sure  # only of what is new: a session that is summarised again has said the others before
+        return "new" if sure and places[0] >= 0 else "candidate", None
     outcome = _write(store, _decide(
-        extract_offline(messages), said, source_ref, lambda row, sure: ("new" if sure else "candidate", None),
-        "offline_rules", OFFLINE_CONFIDENCE))
+        extract_offline(messages), said, source_ref, verdict, "offline_rules", OFFLINE_CONFIDENCE))
     if outcome["refused"]:  # under a mark of its own: a model may still look at this conversation
         store.save_marker("offline:" + short_hash(dialogue_text(turns)), source_ref, outcome)
     return outcome
 
 
 # ------------------------------------------------------------------------------------------------------------ Recall
-@functools.lru_cache(maxsize=1)
-def _archive_thread(pid: int):
-    """The queue of the daemon thread of this process that asks the archives, and stays with what it has open."""
+_archive_threads = {}  # process: the queue of its daemon thread that asks the archives
+
+
+def _archive_thread() -> queue.SimpleQueue:
+    """Where to put (queue for the answer, question); the thread behind it ends at a None."""
     def work():
         for answer, question in iter(questions.get, None):
             try:
@@ -3903,13 +3935,14 @@ def _archive_thread(pid: int):
                 _warn("the archives cannot be searched", exc_info=True)
                 answer.put([])
     questions = queue.SimpleQueue()
-    threading.Thread(target=work, name="memory-archives", daemon=True).start()
-    return questions
+    if _archive_threads.setdefault(os.getpid(), questions) is questions:
+        threading.Thread(target=work, name="memory-archives", daemon=True).start()
+    return _archive_threads.get(os.getpid(), questions)
 
 
 def recall(user_message: str, *, store=None) -> dict:
     """{section: rows} of what bears on a message, `limit`: hits beyond the limits; of a damaged store its archives."""
-    store, text, answer, rows = store or _default, safe_line(user_message), queue.SimpleQueue(), []
+    store, text, answer, rows = store or _default, question_line(user_message), queue.SimpleQueue(), []
     found = {section: [] for section in (*SECTIONS, "limit")}
     try:
         with store.patience(RECALL_BUSY_TIMEOUT_S):
@@ -3918,7 +3951,8 @@ def recall(user_message: str, *, store=None) -> dict:
         _warn("memories cannot be recalled from %s (%s); `memory.py doctor` explains", store.db_path, error)
     codes = question_codes(text, rows)
     try:
-        _archive_thread(os.getpid()).put((answer, lambda: context_archive.archive_recall_lines(
+        questions = _archive_thread()
+        questions.put((answer, lambda: context_archive.archive_recall_lines(
             text, max_items=MAX_ARCHIVE_LINES, archive_dir=store.archive_dir, codes=codes)))
     except RuntimeError:  # the interpreter is ending, no thread starts any more
         answer.put([])
@@ -3943,7 +3977,10 @@ def recall(user_message: str, *, store=None) -> dict:
         found["archive"] = [{"id": None, "content": line} for line in answer.get(timeout=ARCHIVE_DEADLINE_S)]
     except queue.Empty:  # a slow archive costs its lines, never the turn
         _warn("the archives did not answer within %.1f s", ARCHIVE_DEADLINE_S)
-        _archive_thread.cache_clear()  # it hangs on a dead drive or a pipe: the next question gets another
+        # It hangs on a dead drive or a pipe: the next question gets another, and this one ends when it comes back.
+        if _archive_threads.get(os.getpid()) is questions:
+            del _archive_threads[os.getpid()]
+        questions.put(None)
     return found
 
 
@@ -4012,7 +4049,7 @@ def explain_context(user_message: str, *, store=None) -> list:
             out.append({"id": row["id"], "section": section, "score": score, "why": why, "content": line})
         left_out += [(row, "budget") for row in found[section][len(lines):]]
     with contextlib.suppress(sqlite3.Error, OSError, MemoryStoreError):  # recall has said so
-        codes = question_codes(safe_line(user_message), store.live_memories())
+        codes = question_codes(question_line(user_message), store.live_memories())
         for row in store.list_rows(everything=True, limit=sys.maxsize):
             if row["id"] not in known and row["state"] != "mark":
                 scope = "weak" if in_scope(row["codes"], codes) else "scope" if codes else "no_code"
@@ -4042,7 +4079,7 @@ def prepend_memory_context(user_text: str, memory_context: str) -> str:
 
 def prepare_turn_memory_context(messages) -> int:
     """The index of the user turn whose content (kept in `_raw_content`) now follows its `_memory_context`, else -1."""
-    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and turn.get("role") == "user" and not (
+    users = [i for i, turn in enumerate(messages) if isinstance(turn, dict) and context_archive.role_of(turn) == "user" and not (
         _has_part(turn, "tool_result") and not own_text(turn))]  # as Anthropic's messages bring what a tool gave
     turn = messages[users[-1]] if users else {}
     memory_context = turn.pop("_memory_context", "")

@@ -3,12 +3,14 @@
 Each banner is a section of the modules, each class one of its subjects, each test a claim. It needs pytest only.
 """
 import ast
+import asyncio
 import builtins
 import collections
 import contextlib
 import csv
 import datetime
 import enum
+import gc
 import gzip
 import importlib.util
 import io
@@ -18,6 +20,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import sqlite3
 import ssl
@@ -29,6 +32,7 @@ import sysconfig
 import textwrap
 import threading
 import time
+import weakref
 import zipfile
 import zlib
 from pathlib import Path
@@ -1101,12 +1105,12 @@ class TestStockList:
         assert memory.resolve_stock_codes("中国平安和 300750") == ["300750"]
         assert memory.stock_list_info()["rows"] == 0 and str(stock_list) in memory.stock_list_info()["problem"]
 
-    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
     def test_a_damaged_row_costs_only_itself(self, stock_list):
         stock_list.write_text(json.dumps([{"code": "600519", "name": "贵州茅台", "aliases": None}, {"name": "无代码"}, 7,
                                           {"code": "300750", "name": "宁德时代"}]), encoding="utf-8")
         assert memory.resolve_stock_codes("贵州茅台和宁德时代") == ["600519", "300750"]
 
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
     def test_a_pipe_or_a_huge_list_is_not_read(self, stock_list, monkeypatch):
         monkeypatch.setattr(memory, "MAX_STOCK_LIST_BYTES", 10)
         assert memory.resolve_stock_codes("中国平安") == [] and "10 bytes" in memory.stock_list_info()["problem"]
@@ -2229,9 +2233,16 @@ class TestOnlyAnExplicitMarkIsSure:
             ("decision", "比亚迪跌破60日线减半", True), ("decision", "涨停打开就卖", False)]
         assert offline("比亚迪能进吗？记住，我只在尾盘买") == [("preference", "只在尾盘买", True)]
 
-    def test_the_fourth_sure_rule_becomes_a_candidate(self):
-        sure = [item[2] for item in offline("我从不追高", "我从不抄底", "我从不做空头票", "我从不打板")]
-        assert sure == [True, True, True, False]
+    def test_of_a_session_three_new_rules_are_stored_and_the_others_wait(self):
+        said = ["我从不追高", "我从不抄底", "我从不做空头票", "我从不打板"]
+        first = memory.summarize_offline(talk(*said))
+        assert (contents(), first["candidates"]) == (["从不做空头票", "从不抄底", "从不追高"], ["从不打板"])
+        longer = memory.summarize_offline(talk("我从不追高", "我从不抄底", "我从不做空头票", "记住，我只在尾盘买"))
+        assert (len(longer["duplicates"]), len(longer["stored"]), longer["candidates"]) == (3, 1, [])
+
+    def test_no_rule_of_a_long_session_is_left_out(self):
+        outcome = memory.summarize_offline(talk(*("跌破%d日线我就减仓" % days for days in range(20, 40))))
+        assert len(outcome["candidates"]) == 20 == len(memory._default.list_candidates())
 
 
 class TestTypesOfRules:
@@ -2424,7 +2435,8 @@ class TestGates:
         memory.save_session_summary(talk("我只在尾盘买"), Script(reply), session_id="s1")
         assert len(contents("session")) == 1 and memory._default.list_pending() == []
 
-    @pytest.mark.parametrize("reply", [ConnectionError("no route"), "很抱歉，我无法完成这个任务。"])
+    @pytest.mark.parametrize("reply", [
+        ConnectionError("no route"), "很抱歉，我无法完成这个任务。", asyncio.CancelledError("the host's loop ended")])
     def test_no_answer_leaves_no_marker_and_stays_pending(self, reply):
         memory.save_session_summary(talk("我只在尾盘买"), Script(reply), session_id="s1")
         assert contents("session") == [] and [e.session_id for e in memory._default.list_pending()] == ["s1"]
@@ -2438,6 +2450,33 @@ class TestDialogue:
             "type": "image_url"}]}, "不是消息", None]
         text = memory.dialogue_text(memory.dialogue_turns(messages))
         assert text == "[user] 第一句；[assistant] 我不是助手\n[tool] " + "长" * 200 + "\n[user] 分块"
+
+    def test_messages_as_the_packages_of_the_vendors_give_them(self):
+        class Dumps:
+            def __init__(self, **fields):
+                self.fields = fields
+
+            def model_dump(self):
+                return self.fields
+
+        class Role(str, enum.Enum):
+            me = "user"
+        messages = [
+            {"role": Role.me, "content": "我不追涨"}, Dumps(role="assistant", content="记下了"),
+            {"role": "assistant", "content": [Dumps(type="text", text="查一下"), Dumps(type="tool_use", name="quote")]},
+            Dumps(type="human", content="跌破就走"), Dumps(type="ai", content="好"), Dumps(type="tool", content="现价 12.30")]
+        text = memory.dialogue_text(memory.dialogue_turns(messages))
+        assert text.split("\n") == ["[user] 我不追涨", "[assistant] 记下了", "[assistant] 查一下", "[user] 跌破就走",
+                                    "[assistant] 好", "[tool] 现价 12.30"]
+        model = Script("[偏好] 用户不追涨")
+        memory.save_session_summary(messages[:4], model)
+        assert contents("preference") == ["用户不追涨"]
+        assert [rule for _, rule, _ in memory.extract_offline(messages)] == ["不追涨", "跌破就走"]
+        meta = context_archive.create_context_archive(messages, "", session_id="s1")
+        stored = [record["message"] for record in context_archive.restore_context_archive(meta["archive_ref"])]
+        assert stored[1] == {"role": "assistant", "content": "记下了"}
+        assert stored[2]["content"][1] == {"type": "tool_use", "name": "quote"}
+        assert "跌破" in meta["keywords"]
 
     def test_the_last_forty_lines(self):
         turns = memory.dialogue_turns([{"role": "user", "content": "第%d句" % i} for i in range(50)])
@@ -2951,6 +2990,73 @@ class TestProcesses:
         memory.save_session_summary(self.TALK, memory.provider_from_env(), session_id="s2")
         assert len(server.requests) == 2
 
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX")
+    def test_an_interrupt_while_a_save_waits_leaves_no_transaction_open(self):
+        memory.save_memory("preference", "不追涨")
+        child = self.running("""
+            import sys, memory
+            memory.get_db()
+            print("ready", flush=True)
+            sys.stdin.readline()
+            try:
+                memory.save_memory("preference", "不补仓")
+            except KeyboardInterrupt:
+                memory.save_memory("preference", "只做主板")""")
+        with memory._default.transaction():
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            time.sleep(0.3)  # now it waits, and in SQLite nothing interrupts it
+            child.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert finish(child).code == 0
+        assert sorted(contents()) == ["不追涨", "只做主板"]
+        memory.save_memory("preference", "不融资")
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.parametrize("parent", ["memory.close_db()", "os._exit(0)", "sys.exit(0)",
+                                        "memory.save_memory('preference', '不融资')"])
+    def test_what_a_forked_child_writes_stays_whatever_its_parent_does(self, parent):
+        child = start("-c", textwrap.dedent("""
+            import os, sys, memory
+            memory.save_memory("preference", "不追涨")
+            ready, go = os.pipe()
+            if not os.fork():
+                memory.save_memory("preference", "不补仓")
+                os.read(ready, 1)
+                memory.save_memory("preference", "只做主板")
+                os._exit(0)
+            os.write(go, b"x")
+            %s""" % parent))
+        assert finish(child)[::2] == (0, b"")
+        wait_until(lambda: "只做主板" in contents())
+        assert {"不追涨", "不补仓", "只做主板"} <= set(contents())
+
+    def test_a_thread_stays_in_the_home_where_its_session_was(self, tmp_path, monkeypatch):
+        here, there, reached = str(tmp_path / "甲"), str(tmp_path / "乙"), threading.Event()
+
+        class Slow(Script):
+            def chat_stream(self, *asked):
+                assert reached.wait(30)
+                yield from super().chat_stream(*asked)
+        monkeypatch.setenv("WYCKOFF_HOME", here)
+        thread = memory.save_session_summary_async(self.TALK, Slow("[偏好] 用户不追涨"), session_id="s1")
+        monkeypatch.setenv("WYCKOFF_HOME", there)
+        reached.set()
+        thread.join(30)
+        assert contents() == [] == memory._default.list_pending()
+        monkeypatch.setenv("WYCKOFF_HOME", here)
+        assert contents("preference") == ["用户不追涨"] and memory._default.list_pending() == []
+
+    def test_a_store_that_nobody_has_any_more_is_closed(self, tmp_path):
+        store = memory.MemoryStore(home=str(tmp_path / "x"))
+        store.save_memory("preference", "不追涨")
+        conn, there = store.get_db(), weakref.ref(store)
+        del store
+        gc.collect()
+        assert there() is None
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            conn.execute("SELECT 1")
+
     def test_the_next_summary_of_any_process_takes_over_from_the_dead(self, endpoint):
         server = endpoint(silence, answer(chat("[偏好] 用户不追涨")), answer(chat("[决策] 破位就走")))
         child = self.summarising()
@@ -3215,8 +3321,20 @@ class TestContext:
         memory.save_memory("decision", "炸板回封失败就走")
         gate = threading.Event()
         monkeypatch.setattr(context_archive, "archive_recall_lines", lambda *args, **more: gate.wait(20) and [])
-        assert "炸板回封失败就走" in memory.build_memory_context("炸板回封失败了") and not gate.is_set()
+        def asking():
+            return [thread for thread in threading.enumerate() if thread.name == "memory-archives"]
+        before = len(asking())
+        for _ in range(3):
+            assert "炸板回封失败就走" in memory.build_memory_context("炸板回封失败了") and not gate.is_set()
         gate.set()
+        wait_until(lambda: len(asking()) <= before)
+        assert "炸板回封失败就走" in memory.build_memory_context("炸板回封失败了")
+
+    def test_a_message_in_parts_counts_with_its_words(self):
+        memory.save_memory("decision", "炸板回封失败就走")
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,5Zue5bCB"}}
+        assert "炸板回封失败就走" in memory.build_memory_context([picture, {"type": "text", "text": "炸板回封失败了"}])
+        assert "炸板" not in memory.build_memory_context([picture])
 
 
 class TestInjection:
