@@ -151,7 +151,7 @@ MARKER_TYPE, MARKER = "session", "summary:{}"  # type and content of the row tha
 # For another writer: in general, before a turn, and after one, where a thread takes over the longer wait.
 BUSY_TIMEOUT_S, RECALL_BUSY_TIMEOUT_S, CHAT_BUSY_TIMEOUT_S = 10.0, 1.0, 0.05
 SCHEMA_VERSION = "1"
-TERMS_VERSION = "8"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
+TERMS_VERSION = "9"  # raise it when search_terms or CONCEPTS change: all rows are computed anew
 ERROR_CHARS, HASH_CHARS = 300, 16  # of a failure that is kept, of a hash
 
 HYBRID_LIMIT = 8
@@ -429,7 +429,7 @@ DATA_REQUESTS = """多少点 几点 几号 收在 收了多少 流入了多少 �
 # What people say beside a question, and what is no statement.
 COURTESIES = Pattern("(?:早上|上午|中午|下午|晚上|[你您]|大家)好[呀啊]?(?=\\W|$)|早安|晚安|再见|[谢多]谢|辛苦")
 
-# Traditional characters; a memory is judged, and found, in simplified ones.
+# Traditional characters, and those that only dialects write; a memory is judged, and found, in those of Mandarin.
 TRADITIONAL = str.maketrans(
     "滿倉設損險買賣漲無視風資槓桿賬帳號統獲調戶歡認為時進個點單絕對從沒開這說講後來盤線價業績記憶請將寫賺虧題應當總結給張與關閉讀連續習於過還會們國學樣麼幾問間實現經發動見長門東車龍電話語誰讓該誤談論證評試詢詳許訂計訊訓託識變議護"
     "負財貨貴費貼質賠賴購贏貸賭貪販責賞敗錢銀銷錯鎖鐵鋼銅鋁鋰錄鏈鐘鈔針紅綠級約純終組細織絡維網緊緩緒縮繼紀繳練編緣輸輕較載轉軟輪軍輔邊遠運達選適遲遞違遺邏輯陽陰陣陸隊階際隨離難雙雜隻頭頂項順須預領頻顯類願額顧飛飯餘館騙驗驚騰驅體"
@@ -438,7 +438,8 @@ TRADITIONAL = str.maketrans(
     "肅脅腦臉臨舉舊艙艱華藥藝蘋蝕術衝衛裝訪諧譯讚豐貝賓贊踴軸迴鄰醜釀鉤閃闆闊陳雞雲霧韌頓頸頹飄養駕騎驟鬱魯鹽麥佔併倖側偽傷僅儘儲冊刪剛勸匯厲厭喪噴囉墊墜壽屆帥幣彙慮慶憤戀拋挾捨掛搖擬攝斬晉曆構槍樂樹橋橫殼毀氫漢漁滯災煉煙熱爛爭牆"
     "獵瑪甦疊癢盧睏礦禦稱竄筍紙紛納紐絲綜緬縱罰羅膽臺蘇蘭蠟襲詐誇誘誌謊謂譜貫賦賢贖躍輝輩轟遜鄉醬鈣鈷鋪錨鍋鎳鑄閘闖隕頑頗顛颱餵駐騷鬚麵黨齣亂倆纔祇妳註週佈僱凈別卹蓋喫嚐夾慘淒祕腳舖蔥薦鉅陞雖頒亞碼兒聞罵縣繞輛轄遼釘鉀銳鋅錦鍛鎂鑽"
     "顆駿鴻鵬鷹塗塵壯夥奧屢徹憲攜暢楊洩滾滲濃濱瀏畢癒眾衆矯積窩粵糾綱聖膠興葉蓮蔣蕩薩虛螞誕謀貿賀賽辦辭遊郵鋒錶鎮鏡鑑鑒閣饋鳳擁撲敘棄滅濕煩獻瞞罷脫覽邁銜閏嶄嚮擠擡傑傾儀兌凱則匱啓堅壘寶峽崗庫廈彎惱掙揮攤攪榮樑欄潔澤濫爐爲狹癮碩穎"
-    "竊綫纏纜羣艦莊藍觸課謬譽貶賄趙轎辯釐鉛錘鐮鞏顏飆飾駁髒鈦紡紹繪",
+    "竊綫纏纜羣艦莊藍觸課謬譽貶賄趙轎辯釐鉛錘鐮鞏顏飆飾駁髒鈦紡紹繪"
+    "唔弗覅甭冇朆嘅咗揸俾畀佢嗰喺睇嚟咩忒侬哋",
     "满仓设损险买卖涨无视风资杠杆账账号统获调户欢认为时进个点单绝对从没开这说讲后来盘线价业绩记忆请将写赚亏题应当总结给张与关闭读连续习于过还会们国学样么几问间实现经发动见长门东车龙电话语谁让该误谈论证评试询详许订计讯训托识变议护"
     "负财货贵费贴质赔赖购赢贷赌贪贩责赏败钱银销错锁铁钢铜铝锂录链钟钞针红绿级约纯终组细织络维网紧缓绪缩继纪缴练编缘输轻较载转软轮军辅边远运达选适迟递违遗逻辑阳阴阵陆队阶际随离难双杂只头顶项顺须预领频显类愿额顾飞饭余馆骗验惊腾驱体"
     "松斗闹补里里制复规觉亲观诉诊词诚诺咨谢谨趋赶迹践踪轨农医释钓闲阅隐灵静韩响页驶鲜丽黄齐龄庞尔亿万处备传债优两内决况准减冻划剧创剂劲务胜劳势励区协却参员唤启吗尝吓严围园图团场块报压坏垄够梦夺奋妇妈婶宁审宽专寻导属层岛岭师带帮干"
@@ -446,7 +447,8 @@ TRADITIONAL = str.maketrans(
     "肃胁脑脸临举旧舱艰华药艺苹蚀术冲卫装访谐译赞丰贝宾赞踊轴回邻丑酿钩闪板阔陈鸡云雾韧顿颈颓飘养驾骑骤郁鲁盐麦占并幸侧伪伤仅尽储册删刚劝汇厉厌丧喷啰垫坠寿届帅币汇虑庆愤恋抛挟舍挂摇拟摄斩晋历构枪乐树桥横壳毁氢汉渔滞灾炼烟热烂争墙"
     "猎玛苏叠痒卢困矿御称窜笋纸纷纳纽丝综缅纵罚罗胆台苏兰蜡袭诈夸诱志谎谓谱贯赋贤赎跃辉辈轰逊乡酱钙钴铺锚锅镍铸闸闯陨顽颇颠台喂驻骚须面党出乱俩才只你注周布雇净别恤盖吃尝夹惨凄秘脚铺葱荐巨升虽颁亚码儿闻骂县绕辆辖辽钉钾锐锌锦锻镁钻"
     "颗骏鸿鹏鹰涂尘壮伙奥屡彻宪携畅杨泄滚渗浓滨浏毕愈众众矫积窝粤纠纲圣胶兴叶莲蒋荡萨虚蚂诞谋贸贺赛办辞游邮锋表镇镜鉴鉴阁馈凤拥扑叙弃灭湿烦献瞒罢脱览迈衔闰崭向挤抬杰倾仪兑凯则匮启坚垒宝峡岗库厦弯恼挣挥摊搅荣梁栏洁泽滥炉为狭瘾硕颖"
-    "窃线缠缆群舰庄蓝触课谬誉贬贿赵轿辩厘铅锤镰巩颜飙饰驳脏钛纺绍绘")
+    "窃线缠缆群舰庄蓝触课谬誉贬贿赵轿辩厘铅锤镰巩颜飙饰驳脏钛纺绍绘"
+    "不不别别没没的了拿给给他那在看来吗太你们")
 
 # What to tell about a failed request: the first row whose pattern is found in the fault. That is
 # "HTTP <status> code <code> <the endpoint's words>" (so a code counts, the same number inside the words does not),
@@ -1311,10 +1313,10 @@ _SPEECH_FIGURE = Pattern("\\d[\\d.]*[%日天线万成]*")
 _SPEECH_UNIT = Pattern("\\d(%|[^\\d.]|$)")
 _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
 _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
-_SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]")
+_SPEECH_QUOTED = Pattern("(?:[“「『‘\"《]|【(?=[^【】]{10}))([^“”「」『』‘’\"《》【】]{4,200})[”」』’\"》】]")
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_PEOPLE = (
-    "群[里友主]|(?<!认)有[些的个]?人|(?:别人|人家)(?![^,，。]{0,5}的?时候?)|[网朋室股校队战]友|老[师伴婆公乡总张王李刘陈]|大[v师爷妈叔佬]|股神|专家|博主|主[播任]|领导|师傅"
+    "群[里友主]|(?<!认)有[些的个]?人|(?:别人|人家)(?![^,，。]{0,5}的?时候?)|[网朋室股校队战]友|老[师伴婆公乡总张王李刘陈]|大[v师爷妈叔佬]|股神|专家|博主|主[播任]|领导|师[傅父兄姐弟]"
     "|[组科处院校队站店班厂士]长(?![期线大])|分析师|(?<!大)[爸哥]|妈(?!的)|同[事学桌]|发小|闺蜜|哥们|媳妇|爱人|邻居|隔壁|亲戚|小?舅[子妈]?|姐夫|妹夫|岳[父母]|丈[人母]|外甥|侄[子女]|[儿孙]子"
     "|女[儿婿]|太太|[我她]先生|[姑姨][妈父姐]|(?<![其说])[他她]们?(?!说[他她]们?的)|阿姨(?![我这])|阿[伯叔婆公爷]|游资|客服|嘉宾|散户|股民|[表堂][哥姐弟妹]|高手|经理")
 _SPEECH_OTHERS = _speech_pattern("(?<![跟和与陪])(?<![跟和与陪]我)(?:" + _SPEECH_PEOPLE
@@ -3331,6 +3333,7 @@ _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]�
 # The ways to state a rule: a thing not done, the only thing done, a gate, a limit, an answer to an event, and the
 # spoken order "subject, 我, what I do" (解禁前的票我会避开), which needs no list of verbs.
 _RULE_FORMS = Pattern(r"[别不][用要必]?[跟给对]我[讲说报提推念发弹]|我?就[买做看认玩吃][^，\d]{3,}(?<![了吧])$"
+    "|所有[^，]{1,14}都要?[^，是有]{2,}|[不别][要用必]再?[放列附写画]|^我?[只就]?看(?:[日周月季年]线|[^，]{0,3}分钟线?)$|" + _RULE_NUM + "[^，]{0,2}(?:顶天|封顶|为限)"
     "|别再?[写列夹堆绕扯][^，]{2,}|别(?:老|总|一堆|满屏|全是)[^，]{2,}"
     "|[^，你]{2}别[^，]{0,3}太[^，]|[说讲成]人话|的我(?:嫌|[没不][^，]{0,3}兴趣|[看瞧]不上)|[前后]面请?(?:加|带|附|标)上?[^，]{2,}|按[^，]{0,2}" + _RULE_NUM + "[^，]{0,6}(?:走|来|分)"
     "|[别不]要?再?[发推说讲报提]给?我|(?<![站跟赶追比够封攻收冲升看碰])不上(?![班课学网升涨面次周个半来])|用(?:表格?|列表|[^，]{0,4}话)[^，]{0,3}[说写讲列输给展]"
@@ -3345,7 +3348,7 @@ _RULE_FORMS = Pattern(r"[别不][用要必]?[跟给对]我[讲说报提推念发
     "|(?:[最顶至][多高低大长短]|[至最]少|起码|上限|[不别](?:能|得|要|准|许|可以|会配)?[超低高少多]?[过于]|别[^，]{0,5}超过?"
     "|止[损盈](?:线|目标|我?(?:统一|一般|都)?[设定放]在?)|(?:[红底]|割肉|清仓|减仓|离场)线|仓位?[^，]{0,2}不会[超高多][过于]?|控制在|封顶|(?:都|必须|总)[^，]{0,2}留)(?!.{0,3}[涨跌]).{0,12}" + _RULE_NUM
     + "|" + _RULE_NUM + ".{0,4}以[内上下]$"
-    "|" + _RULE_EVENT + "(?:[^，]{0,24}?(?:[就会再才也都我先%线位低笔次单天]|立[刻即马]|马上|直接|一律|必须|果断|强制|无条件)[^，]{0,10}?" + _RULE_EXIT
+    "|" + _RULE_EVENT + "(?:[^，]{0,24}?(?:[就会再才也都我先%线位低笔次单天点成]|立[刻即马]|马上|直接|一律|必须|果断|强制|无条件)[^，]{0,10}?" + _RULE_EXIT
     + r"|[^，]{0,12}我?才(?![知发明这那刚有能是\d])|[^，]{0,12}就(?![是要会能行好完惨难该算谢]|可以|不错|一定|麻烦|危险)(?![^，]{0,4}[涨跌]))"
     "|^[^，]{4,}就(?:[先全]|直接)?" + _RULE_EXIT
     + "[^，了]{0,3}$|^[^我，]{2,}我(?:[就会才都只必先再不绝绕避躲]|一[律概]|直接|坚决|最多|反而|第一时间|立[刻即马]|马上|一般|通常|当(?![时初年])|隔[天日]|次日|第二天|认错"
@@ -3353,7 +3356,7 @@ _RULE_FORMS = Pattern(r"[别不][用要必]?[跟给对]我[讲说报提推念发
     "|记得|认识|同意|理解|担心|了解))|..的[^，]{0,4}(?:不(?![敢错好懂对行知多少够准稳大小高低清同能])|不敢[碰沾做买追]|直接|统统|放弃|回避|剔除|[跳略]过|避开)[^，]{0,3}$"
     "|^(?:选[股票]|我)?[^，]{0,3}(?:避开|回避|剔除|远离)[^，]{3,}$|[按看用][^，]{1,4}做(?:票|盘|交易|决策)"
     "|(?:所以|因此|于是)[^，]*(?:[换挪转切调移压降提减升加][^，]{0,3}[到去成向往]|改[用成])|[便就]将其"
-    "|..的[^，]{0,6}(?:[不别][用必要再]|[别莫甭免])(?:再|给我|往|拿|放|列|看|推|显示|出现|报|算|了$)|(?:[都就]得|都[要会]|必)[^，]{0,2}" + _RULE_EXIT
+    "|..的[^，]{0,6}(?:[不别][用必要再]|[别莫甭免])(?:再|给我|往|拿|放|列|看|推|显示|出现|报|算|了$)|(?:[都就]得|都是?[要会]|必)[^，]{0,2}" + _RULE_EXIT
     + "|[定设卡放](?:的是|成|在)[^，]{0,3}" + _RULE_NUM + "+(?:[%％成倍]|个点)"
     "|越[跌涨][^，]{0,2}越(?:没兴趣|不|怕|[^，]{0,3}[买接补加卖减])|^我?(?:就是|是|属于)?(?:做?[左右]侧|做(?:波段|[长中短]线|趋势|网格))")
 # Habits, likings and duties are rules only where they speak of trading, or of how the agent is to report.
@@ -3362,7 +3365,7 @@ _RULE_LEANINGS = Pattern("(?:一般|通常|习惯|平时|总是|都会|每个?[�
     "|(?:偏|比较|属于|风格)[^，]{0,4}(?:保守|稳健|激进)|必须(?![涨跌])|一定[要先得]|务必|尽量|最好(?![的是])"
     "|(?:时候|[前后])你?(?:顺[手便]|记得|也)?(?:必须|都?[要得]|先|把|[少多][说讲写列])|先[^，]{1,8}再(?![说看])|永远|统[统一]"
     "|全[都部]?(?:接着|继续|再)?[用走撤卖清买投]|都(?:放|用|分|挂|按|选|是[^，]{0,3}[着走买卖做看])|反而|当(?:没|假|[作成]|它?是|噪音)|不算"
-    r"|[^，]{2}才(?![知发明这那刚有能是\d])|不[能许得](?!不)|剔|绕[着开]|收手|每个?[周月天次季][^，]*(?:给我|发我|做|查|看|汇总)"
+    r"|[^，]{2}才(?![知发明这那刚有能是学\d])|(?i:prefer)|不[能许得](?!不)|剔|绕[着开]|收手|每个?[周月天次季][^，]*(?:给我|发我|做|查|看|汇总)"
     r"|[分成][一两二三四五六七八九\d][次笔批]|(?<!自)过滤")
 _RULE_TRADING = Pattern("[投仓股票盘涨跌买卖线损盈亏赚融板指市估财绩债量价策持追险资益撤易荐析单砍清减拿走守稳%％金侧位码术]|[分一三两每]批|过滤|杠杆|题材|行业|龙头|消息|波动|做[TtＴ]"
     "|[A-Z]{2}|公司|踏空|噪音|假|提醒|建议|结论|回答|[先直]接?[讲说]|[动出收停]手|上车|[探抄]底")
@@ -3389,30 +3392,33 @@ _RULE_MARKED_RULE = Pattern("(?!.*(?:止[损盈]线|上限)).*(?:" + _RULE_DO + 
     "|结论|" + _RULE_NOT + "$)")
 # Nobody's rule: a third person's ways, games of thought, doubt, irony, what the user takes back, questions.
 _RULE_NOT_MINE = Pattern("^[^，]{0,5}(?:" + _SPEECH_PEOPLE + "|大家|客户|新手|主力(?!资金)|庄家|机构"
-    "|(?<![这本走])(?<!^个)人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)|^你(?![记要别不先每以给都推必回分直只少多讲]|[跟和对]我)"
-    "|^(?![^，]{0,7}(?:[我先再别少多给要]|直接|分析|回答|时候))[^，]{1,8}(?:(?<![来话内])说|(?<![不话句])讲|(?<![许别不])[喊劝])|[听据]说(?!过)|传闻|俗话"
+    "|(?<![这本走个])人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)|^你(?![记要别不先每以给都推必回分直只少多讲]|[跟和对]我)"
+    "|^(?![^，]{0,7}(?:[我先再别少多给要]|直[接说]|分析|回答|时候))[^，]{1,8}(?:(?<![来话内])说(?![话清明])|(?<![不话句])讲|(?<![许别不])[喊劝])|[听据]说(?!过)|传闻(?!的)|俗话"
     "|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿|[好真]不?想|是[对错]的|大不了|可能|也许"
     r"|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[再来]找你|[亏气烦跌][得的](?:我|都|人)|考虑(?:一?下|看看|要|是)|没问题|规定|规则下|T\+1|^要不|交易所")
 _RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
     "|剁手|韭菜|气死|再也不炒|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误"
     "|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$|收回(?:[刚这上，。]|$)|[别不]用?记[了吧住]?$|^更正|改主意")
-_RULE_ASK = Pattern("[?？]|(.)[^，]{1,4}还是\\1[^，]{1,4}好?$|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
+# 煤炭那条作废, 刚才那个不算: what it names, or the last thing said.
+_RULE_REVOKE = Pattern("(?:^|(?<=[，。!！]))(?:不过|那|哦|嗯|还有|另外|算了|等等?|[，])*(?P<what>[^，。]*?)[刚才上前面我说的这那一]*(?:[条则句个]|规[矩则])"
+                       "[^，。]{0,3}(?:作废|删[掉除去]|取消|不要了|不算数?(?=[了啊，。!！]|$))")
+_RULE_ASK = Pattern("[?？]|(.)[^，]{1,4}还是\\1[^，]{1,4}好?$|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁(?!知道|晓得|受得了|敢)|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
     r"|是否|多久|([一-鿿])不\2|^(?:是|能|对).*不$|的不[。!]?$")
 _RULE_PONDERS = Pattern("(?:我|还|正)在想|本来想|琢磨|寻思|(?<!不)(?:纠结|犹豫)|考虑(?:要不要|是不是)")  # of no sentence with it
 _RULE_WHATEVER = Pattern("没什么|哪[只个天][^，]{1,8}(?:我就|就把|就[卖买减清止加撤不])|(?:不管|无论|不论)[^，]{0,12}"
     r"|(?:什么|谁|哪|怎么|多少|几)[^，]{0,6}(?:[都也]|我?不管|无所谓)|再看[^，]{0,8}|([看碰])都不\1"
-    "|(?:[先要都再得须]|顺[手便])(?:[说讲]|告诉我|标出)[^，]{0,8}(?:在?哪[里儿个]?|多少|什么|怎么[^，]{1,3})$")
+    "|(?:[先要都再得须直]|顺[手便])(?:[说讲]|告诉我|标出)[^，]{0,8}(?:在?哪[里儿个]?|多少|什么|怎么[^，]{1,3})$")
 # One day, one order, one holding. 现在 may begin a habit (现在只做主板), the others do not.
 _RULE_ONCE = Pattern(r"^把[^，]{1,8}[卖清抛出][仓光完]?[了掉]*$|[买卖加减补]\d+[股手]|^(?:数量|价格?|其[他余]|剩下)[^，]{0,3}[不别]动"
     r"|(?:止[损盈]|挂|放|设|改)[^，\d]{0,3}\d{1,4}\.\d+$|今[天日晚早儿]|刚[才刚买卖加减跌涨看说建进清]|昨(?!收|日?收盘价?[上下的])|[前后]天|明[天早儿]|[这一待等]会"
     r"|[本这]轮|这个?月|最近[一两三半\d]个?[月周]|\d月\d+[日号]?[之以]?前|让它|等下|[上下这本]周|[上下]个?月|[去明]年|该股|^它|^再[涨跌]|暂时|上次|这[次回把单笔波只票](?!钱)|这[两几]天|(?<!的)那[次只票]|已经|^我?(?:那就?(?![几些种段])|之前|以前)"
     r"|先[不别放]|还有|[离快][止到]|(?<![到破于过])成本[价大]?[\d是在才约概]|(?<![到过])了" + _RULE_NUM
     + r"[成只手笔]|\d[块元]\d|(?<![不没])[到破踩上在按]\d{1,4}(?:\.\d+)?(?![\d.日周月年天%％点个成倍亿万只笔次家档:：分]|字"
-    "|以[上下内])|^我?以后再(?![也不])|(?<!前先)帮我|浮[亏盈](?!回吐|[超达到]|[^，]*[就会才再先])|(?<![哪一每])只[^，]{0,3}了"
+    "|以[上下内])|^我?以后再(?![也不])|(?<!前先)帮我|浮[亏盈](?!回[吐撤]|[超达到]|[^，]*[就会才再先])|(?<![哪一每])只[^，]{0,3}了"
     "|(?:现在|目前|当前|眼下)(?!.{0,3}(?:只[做看买投碰]|从[不来]|一律|不再))|了一[半点些]"
     "|(?<!再也)(?<![都给就])[不只就也我][再要想会]?(?:持有|[买卖加减清割接追走要用看拿留砍换碰])[仓光完]?了$")
-_RULE_ALWAYS = Pattern("每(?:个?[周天日月次季年笔]|[逢到跌涨])|永远")  # 每周五给我本周的清单
+_RULE_ALWAYS = Pattern("每(?:个?[周天日月次季年笔]|[逢到跌涨])|永远|不再(?=[买加碰做追补])")  # 每周五给我本周的清单
 _RULE_BARE = Pattern("(?:所以|那)?[我就那]{0,2}[不别][再要想会]?(?:[买卖走割换接追看做加减进留动]|[加减清开补]仓|进场|下单)的?")
 # What he finds wrong with it: a fault of his, an opinion of a rule.
 _RULE_FAULT = Pattern("毛病|坏习惯|[要得该]改|改不掉|做不到|学不会|迟早|太(?:高|死板|松|紧|严|保守|激进)了?$|会错过|是小狗|有钱了|都死|不是从不|没有?从不|一买就跌|亏了很多")
@@ -3427,6 +3433,12 @@ _RULE_FILLER = Pattern("^(?:(?:" + _RULE_KEEP.pattern + "|嗯+|[哦呃额啊哎]
     r"|第[一二三四五][条点]|[-*•·]|\d{1,2}[.、)）](?!\d))[:：、]*){1,4}")
 _RULE_TAIL = Pattern("(?:(?<![没算不得])了|[啊哈哦呀嘛呗吧]|就行|就好|就可以|的话|来着|知道吧|懂吧){1,3}$")
 _RULE_ME = Pattern("(?<![给帮跟和对让叫替教问醒诉陪听骂劝])我(?!们|国|的账户|自己的|[爸妈哥姐弟妹儿]|媳妇|老[婆公]|同[事学]|朋友|家)(?:自己|本人|个人)?(?:的(?=[止总仓单底现持割减清]))?")
+# Words of Cantonese, Shanghai, Sichuan and the north-east, and as many characters of Mandarin.
+_RULE_MANDARIN = dict(pair.split(":") for pair in (
+    "唔好:不要 唔使:不用 唔该:谢谢 唔該:谢谢 唔系:不是 唔係:不是 钟意:喜欢 鍾意:喜欢 中意:喜欢 欢喜:喜欢 稀罕:喜欢 而家:现在 依家:现在 听日:明天 聽日:明天 琴日:昨天 今朝:今天"
+    " 同埋:以及 阿拉:我们 拨我:给我 拨侬:给你 点解:为啥 點解:为啥 点样:怎样 顶天:最多 晓得:知道 即刻:立刻 辰光:时候 咋样:怎样"
+    " 伐做:不做 伐买:不买 伐碰:不碰 伐追:不追 伐会:不会 伐要:不要 伐补:不补").split())
+_RULE_DIALECT = Pattern("|".join(_RULE_MANDARIN))
 _RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
 # Where who speaks without punctuation begins anew: 我胆子小啊所以你以后别推小票啊我拿不住
 _RULE_BREATH = Pattern("(?<=[一-鿿]{5}[啊呀嘛哈哦])(?=[我你]|那个|然后|所以|以后|反正|[不就])|(?<=[一-鿿]{5})(?=(?:所以|然后|反正)(?:[我你]|以后|那个))")
@@ -3444,21 +3456,34 @@ def extract_offline(messages) -> list:
         if context_archive.role_of(message) != "user":
             continue
         written = _RULE_LOOSE.sub("", _RULE_GAP.sub("，", own_text(message).strip())).replace("俺", "我")
-        text = written.translate(TRADITIONAL)
-        if _RULE_RETRACT.search(text):  # 煤炭那句当我没说 is of the rule on coal, wherever it was said
-            meant = _speech_pieces(text)
+        text = _RULE_DIALECT.sub(lambda found: _RULE_MANDARIN[found[0]], written).translate(TRADITIONAL)
+        revoked = _RULE_REVOKE.search(text)
+        if revoked or _RULE_RETRACT.search(text):  # 煤炭那句当我没说 is of the rule on coal, wherever it was said
+            meant = _speech_pieces(revoked["what"] if revoked else text)
             named = [content for content in found if meant & _speech_pieces(content.translate(TRADITIONAL))]
-            for content in [content for content in named if content in last] or named or last:
+            for content in [content for content in named if content in last] or named or (
+                    [] if revoked and meant else last):
                 del found[content]
         elif _RULE_MARK_ALONE.fullmatch(text.strip("。！!")):
             found.update((content, (kind, True)) for content, (kind, _) in last.items())
-        back = {ord(new): old for new, old in zip(text, written) if new != old}
         rules = {} if len(text) > OFFLINE_TURN_CHARS or _RULE_IRONY.search(text) else _rules_of_turn(
             _RULE_BREATH.sub("，", text))
-        last = {content.translate(back): rule for content, rule in rules.items()}  # as he writes
+        last = {_as_written(content, text, written): rule for content, rule in rules.items()}
         for content, (kind, sure) in last.items():
             found[content] = (kind, sure or found.get(content, ("", False))[1])
     return [(kind, content, sure) for content, (kind, sure) in found.items()]
+
+
+def _as_written(content, text, written):
+    """Return a rule in the characters of its turn. `text` is that turn in Mandarin, every character in its place."""
+    if text == written:
+        return content
+    at, out = max(text.find(content[:2]), 0), []
+    for char in content:
+        place = text.find(char, at, at + MAX_MEMORY_CHARS // 4) if char != "，" else -1
+        at = place + 1 if place >= 0 else at
+        out.append(written[place] if place >= 0 else char)
+    return "".join(out)
 
 
 def _rules_of_turn(text):
@@ -3534,6 +3559,9 @@ def _rule_clause(clause, has_condition, daily):
         return "mark" if alone or sure else "none", "", sure
     if _RULE_ASK.search(_RULE_WHATEVER.sub("", clause)):
         return "ask", "", False
+    revoked = _RULE_REVOKE.search(clause)
+    if revoked:
+        return "none" if revoked["what"] else "retracted", "", False
     often = _RULE_ALWAYS.search(clause) or has_condition and re.match("我?先[^，买卖]{0,4}不", clause)
     for kind, pattern in (("retracted", _RULE_RETRACT), ("none", _RULE_NOT_MINE), ("once", _RULE_ONCE)):
         if pattern.search(clause) and not (kind == "once" and often):
