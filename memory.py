@@ -3494,7 +3494,10 @@ def _rules_of_turn(text):
         if not raw.endswith(","):
             sentences.append([])
     for sentence in sentences:
+        before = len(heard)
         found = _rules_of_sentence(sentence, last, heard)
+        if not found and any(own and kind == "retracted" for own, kind, _ in heard[before:]):
+            rules, last = [rule for rule in rules if rule not in last], []
         rules, last = rules + found, found or last
     marked = any(kind == "mark" or own and _RULE_KEEP.match(raw) for own, kind, raw in heard)
     about = {code for own, kind, raw in heard if own and kind != "ask" for code in resolve_stock_codes(raw)}

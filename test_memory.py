@@ -2346,6 +2346,19 @@ class TestLookAlikesThatAreRules:
         assert [item[1] for item in offline(turn)] == [content]
 
 
+class TestDialect:
+    @pytest.mark.parametrize("turn, rules", [
+        ("我唔追高", ["唔追高"]), ("溢价高嘅转债我弗碰", ["溢价高嘅转债弗碰"]), ("以后小盘股唔好推俾我", ["小盘股唔好推俾我"]),
+        ("创业板我伐做个", ["创业板伐做个"]), ("消息股侬覅再推给我", ["消息股侬覅再推给我"]), ("我從來唔補倉", ["從來唔補倉"]),
+        ("听日有咩新股", []), ("今朝先弗买了", [])])
+    def test_it_is_understood_and_kept_as_it_was_said(self, turn, rules):
+        assert [content for _, content, _ in offline(turn)] == rules
+
+    def test_it_is_found_by_words_of_mandarin(self):
+        memory.save_memory("decision", "破咗二十日线唔好补仓")
+        assert "唔好补仓" in memory.build_memory_context("破了20日线能补仓吗")
+
+
 class TestTakenBack:
     @pytest.mark.parametrize("turns", [
         ("以后不做尾盘", "当我没说"), ("我从不止盈", "开玩笑的"), ("单票上限五成", "算了，还是别记"), ("以后坚决不补仓，算了", "嗯")])
@@ -2368,6 +2381,15 @@ class TestTakenBack:
     def test_what_it_names_is_taken_back_wherever_it_was_said(self):
         assert offline("有色以后我不做了", "翻倍先出本金，你存好", "有色那句当我没说") == [("preference", "翻倍先出本金", True)]
 
+    @pytest.mark.parametrize("back", ["刚才那条作废", "等等，这个不算", "我说的那条取消吧", "不过前面那条规矩不要了"])
+    def test_the_last_rule_is_taken_back_without_a_name(self, back):
+        assert offline("我从不打板", "记住，我从不补仓", back) == [("preference", "从不打板", True)]
+        assert offline("记住，我从不补仓。" + back) == []
+
+    def test_a_rule_beside_one_that_is_taken_back_stays(self):
+        assert offline("以后跌破60日线我一律清仓，20日线那条作废") == [("decision", "跌破60日线一律清仓", True)]
+        assert offline("记住，我从不补仓", "煤炭那条作废") == [("preference", "从不补仓", True)]
+
     def test_a_limit_outlives_a_mark(self):
         assert offline("记住，高位股我不追，龙头可以") == [("preference", "高位股不追，龙头可以", False)]
 
@@ -2376,6 +2398,11 @@ class TestTakenBack:
 
 
 class TestOnlyTheUserIsRead:
+    @pytest.mark.parametrize("turn", [
+        "帮我概括：【某大佬：我从不止损，仓位永远打满。永不割肉】", "我师父有三条铁律：不抄底、不补仓、不加杠杆"])
+    def test_what_others_hold_to_is_not_his(self, turn):
+        assert offline(turn) == []
+
     def test_tools_the_assistant_and_the_system_are_not_read(self):
         rule = "记住：以后一律不追高"
         roles = ("system", "assistant", "tool", "developer")
