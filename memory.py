@@ -3333,6 +3333,7 @@ _RULE_EVENT = ("(?:[如若][果是]|要是|只要|一旦|但凡|凡是|[遇碰]�
 # The ways to state a rule: a thing not done, the only thing done, a gate, a limit, an answer to an event, and the
 # spoken order "subject, 我, what I do" (解禁前的票我会避开), which needs no list of verbs.
 _RULE_FORMS = Pattern(r"[别不][用要必]?[跟给对]我[讲说报提推念发弹]|我?就[买做看认玩吃][^，\d]{3,}(?<![了吧])$"
+    "|^请?用[^，]{0,4}(?:[语文体]|话)(?:[写说]|回答|汇报)?$|不要[^，]{0,3}(?:表情|感叹号|废话|客套|英文|术语)|[后前]面?[^，]{0,3}[注标附]明"
     "|所有[^，]{1,14}都要?[^，是有]{2,}|[不别][要用必]再?[放列附写画]|^我?[只就]?看(?:[日周月季年]线|[^，]{0,3}分钟线?)$|" + _RULE_NUM + "[^，]{0,2}(?:顶天|封顶|为限)"
     "|别再?[写列夹堆绕扯][^，]{2,}|别(?:老|总|一堆|满屏|全是)[^，]{2,}"
     "|[^，你]{2}别[^，]{0,3}太[^，]|[说讲成]人话|的我(?:嫌|[没不][^，]{0,3}兴趣|[看瞧]不上)|[前后]面请?(?:加|带|附|标)上?[^，]{2,}|按[^，]{0,2}" + _RULE_NUM + "[^，]{0,6}(?:走|来|分)"
@@ -3395,7 +3396,7 @@ _RULE_NOT_MINE = Pattern("^[^，]{0,5}(?:" + _SPEECH_PEOPLE + "|大家|客户|�
     "|(?<![这本走个])人)(?:(?![^，]{0,8}的)(?![^，]{0,12}我)|[^，]{0,3}[让叫劝教要]我)|^你(?![记要别不先每以给都推必回分直只少多讲]|[跟和对]我)"
     "|^(?![^，]{0,7}(?:[我先再别少多给要]|直[接说]|分析|回答|时候))[^，]{1,8}(?:(?<![来话内])说(?![话清明])|(?<![不话句])讲|(?<![许别不])[喊劝])|[听据]说(?!过)|传闻(?!的)|俗话"
     "|当[初时]|早知道|假[设如]|就好了|[要如][是果]我(?:是|有.{0,3}万)|要是[^，]{0,12}(?:多好|会怎)|差点|本来|希望(?!你|以后)|但愿|[好真]不?想|是[对错]的|大不了|可能|也许"
-    r"|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[再来]找你|[亏气烦跌][得的](?:我|都|人)|考虑(?:一?下|看看|要|是)|没问题|规定|规则下|T\+1|^要不|交易所")
+    r"|不得[把给被让]|或许|说不定|估计|好像|似乎|犹豫|在想|试试|看情况|回头我?再|[再来]找你|[亏气烦跌][得的](?:我|都|人)|考虑(?:一?下|看看|要|是)|没问题|规定|规则下|T\+1|^要不|交易所")
 _RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|是是是|对对对|可真|厉害|(?:爱|喜欢|专[业门]|最)[^，]{0,8}(?:站岗|接盘|被套|山顶)"
     "|剁手|韭菜|气死|再也不炒|送钱|追涨杀跌|死扛到底|亏光|[打死]死?都|听你的|我宣布")
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误"
@@ -3442,6 +3443,7 @@ _RULE_DIALECT = Pattern("|".join(_RULE_MANDARIN))
 _RULE_LOOSE = Pattern("(?<![A-Za-z])[ \t　]+|[ \t　]+(?![A-Za-z])")
 # Where who speaks without punctuation begins anew: 我胆子小啊所以你以后别推小票啊我拿不住
 _RULE_BREATH = Pattern("(?<=[一-鿿]{5}[啊呀嘛哈哦])(?=[我你]|那个|然后|所以|以后|反正|[不就])|(?<=[一-鿿]{5})(?=(?:所以|然后|反正)(?:[我你]|以后|那个))")
+_RULE_HUM = Pattern("(?:^|(?<=[\\s，,]))[嗯呃额]+[\\s，,]+")
 _RULE_GAP = Pattern("(?<=[一-鿿])[ \t　]+(?=[一-鿿])|,")
 _RULE_STOPS = str.maketrans("，！？；：\n", ",!?;:。")
 
@@ -3455,7 +3457,8 @@ def extract_offline(messages) -> list:
     for message in map(context_archive.as_dict, messages if isinstance(messages, (list, tuple)) else []):
         if context_archive.role_of(message) != "user":
             continue
-        written = _RULE_LOOSE.sub("", _RULE_GAP.sub("，", own_text(message).strip())).replace("俺", "我")
+        written = _RULE_GAP.sub("，", _RULE_HUM.sub("", own_text(message).strip()))
+        written = _RULE_LOOSE.sub("", written).replace("俺", "我")
         text = _RULE_DIALECT.sub(lambda found: _RULE_MANDARIN[found[0]], written).translate(TRADITIONAL)
         revoked = _RULE_REVOKE.search(text)
         if revoked or _RULE_RETRACT.search(text):  # 煤炭那句当我没说 is of the rule on coal, wherever it was said
@@ -3501,7 +3504,7 @@ def _rules_of_turn(text):
         rules, last = rules + found, found or last
     marked = any(kind == "mark" or own and _RULE_KEEP.match(raw) for own, kind, raw in heard)
     about = {code for own, kind, raw in heard if own and kind != "ask" for code in resolve_stock_codes(raw)}
-    about.update(field for own, kind, raw in heard if own and kind in ("plain", "none", "once")
+    about.update(field for own, kind, raw in heard if own and kind in ("plain", "none", "theirs", "once")
                  for field in _RULE_FIELD.findall(raw))
     return {content: (kind, (sure or marked and sure is not None) and not _is_doubtful(content, about))
             for kind, content, sure in rules if 3 <= len(content) <= MAX_MEMORY_CHARS and not boundary_reason(content)}
@@ -3512,7 +3515,7 @@ def _rules_of_sentence(clauses, last, heard):
 
     sure is None where what follows limits it, also in `last`, the rules said before; `heard` gets (own, kind, clause).
     """
-    rules, waiting, before, is_open, daily = [], [], [], False, False
+    rules, waiting, before, is_open, daily, theirs = [], [], [], False, False, False
     for own, raw in clauses:
         kind, clause, sure = _rule_clause(raw.strip("，。!;"), waiting, daily)
         heard.append((own, kind, raw))
@@ -3527,6 +3530,8 @@ def _rules_of_sentence(clauses, last, heard):
             rules.append(["preference", "，".join(before), True])
         if kind == "retracted" or kind == "ask" and not re.search("[这那][只票个边]|它|今天|现在|帮我", raw):
             rules.clear()
+        theirs = "我" not in raw and (theirs or kind == "theirs")  # 员工须提前申报，不得持有同业公司
+        kind = "none" if theirs else kind
         if not own or kind in ("none", "ask", "once", "retracted"):
             waiting, is_open, daily = [], False, daily or kind == "once"
         elif is_open and not waiting and (kind == "plain" or kind == "rule" and not _RULE_OWN_TOPIC.search(clause)):
@@ -3555,7 +3560,7 @@ def _is_doubtful(content, about):
 
 
 def _rule_clause(clause, has_condition, daily):
-    """Return (kind, cleaned clause, sure); kind: rule, when, plain, mark; ask, once, retracted, none give nothing."""
+    """Return (kind, cleaned clause, sure); kind: rule, when, plain, mark; ask, once, retracted, theirs, none give nothing."""
     spoken, sure, alone = clause, bool(_RULE_MARK.search(clause)), _RULE_MARK_ALONE.fullmatch(clause.strip(":"))
     clause = _RULE_FILLER.sub("", clause)
     if alone or not clause or len(clause) > MAX_MEMORY_CHARS:
@@ -3566,7 +3571,7 @@ def _rule_clause(clause, has_condition, daily):
     if revoked:
         return "none" if revoked["what"] else "retracted", "", False
     often = _RULE_ALWAYS.search(clause) or has_condition and re.match("我?先[^，买卖]{0,4}不", clause)
-    for kind, pattern in (("retracted", _RULE_RETRACT), ("none", _RULE_NOT_MINE), ("once", _RULE_ONCE)):
+    for kind, pattern in (("retracted", _RULE_RETRACT), ("theirs", _RULE_NOT_MINE), ("once", _RULE_ONCE)):
         if pattern.search(clause) and not (kind == "once" and often):
             return kind, "", False
     stated = _RULE_FORMS.search(clause) or _RULE_LEANINGS.search(clause) and _RULE_TRADING.search(clause)

@@ -2346,6 +2346,15 @@ class TestLookAlikesThatAreRules:
         assert [item[1] for item in offline(turn)] == [content]
 
 
+class TestHowItIsSaid:
+    @pytest.mark.parametrize("turn, rules", [
+        ("涨停板上的票 嗯 我不追的", ["涨停板上的票，不追"]), ("回答请用白话写，不要表情", ["回答请用白话写，不要表情"]),
+        ("周报里别放K线图", ["周报里别放K线图"]), ("跌停的票我不再碰", ["跌停的票不再碰"]),
+        ("放假前我都是要清仓的，谁知道外头出啥事", ["放假前都是要清仓"])])
+    def test_of_spoken_sentences_the_rule_is_kept(self, turn, rules):
+        assert [content for _, content, _ in offline(turn)] == rules
+
+
 class TestDialect:
     @pytest.mark.parametrize("turn, rules", [
         ("我唔追高", ["唔追高"]), ("溢价高嘅转债我弗碰", ["溢价高嘅转债弗碰"]), ("以后小盘股唔好推俾我", ["小盘股唔好推俾我"]),
@@ -2399,7 +2408,7 @@ class TestTakenBack:
 
 class TestOnlyTheUserIsRead:
     @pytest.mark.parametrize("turn", [
-        "帮我概括：【某大佬：我从不止损，仓位永远打满。永不割肉】", "我师父有三条铁律：不抄底、不补仓、不加杠杆"])
+        "机构投资者须锁定半年，不得提前卖出", "邻居从不止损，不做短线", "帮我概括：【某大佬：我从不止损，仓位永远打满。永不割肉】", "我师父有三条铁律：不抄底、不补仓、不加杠杆"])
     def test_what_others_hold_to_is_not_his(self, turn):
         assert offline(turn) == []
 
