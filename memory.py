@@ -2821,9 +2821,12 @@ class MemoryStore:
 
     def drop_pending(self, id: int) -> None:
         """Forget one entry of the queue. Raises UnknownMemoryError."""
-        gone = self.get_db().execute(DELETE_ROW.format(table="pending_summary"), (id,)) if abs(id) < 1 << 63 else None
+        self._drop("pending_summary", id, "pending entry")
+
+    def _drop(self, table: str, id: int, name: str) -> None:
+        gone = self.get_db().execute(DELETE_ROW.format(table=table), (id,)) if abs(id) < 1 << 63 else None
         if not gone or not gone.rowcount:
-            raise UnknownMemoryError("no pending entry #%s" % id)
+            raise UnknownMemoryError("no %s #%s" % (name, id))
 
     def last_distillation(self) -> dict:
         """{source_hash, ids} of the atoms that L2/L3 were last distilled from, {} when they never were."""
@@ -2864,6 +2867,10 @@ class MemoryStore:
     def list_candidates(self) -> list:
         """Every candidate, oldest first, as dicts."""
         return [dict(row) for row in self._attempt(self.get_db(), ALL_CANDIDATES) or ()]
+
+    def drop_candidate(self, id: int) -> None:
+        """Forget one candidate; said once more, it comes again. Raises UnknownMemoryError."""
+        self._drop("memory_candidate", id, "candidate")
 
     def confirm_candidate(self, id: int) -> int:
         """The id of the memory that a candidate has become. Raises UnknownMemoryError."""
@@ -4404,10 +4411,20 @@ def _cmd_refresh(store, args):
     return {"saved": count}, said
 
 
+def _dropped(drop, id):
+    drop(id)
+    return {"dropped": id}, "已丢弃 #%d" % id
+
+
+def _cmd_candidates(store, args):
+    if args.drop is not None:
+        return _dropped(store.drop_candidate, args.drop)
+    return store.list_candidates(), "id memory_type date content"
+
+
 def _cmd_pending(store, args):
     if args.drop is not None:
-        store.drop_pending(args.drop)
-        return {"dropped": args.drop}, "已丢弃 #%d" % args.drop
+        return _dropped(store.drop_pending, args.drop)
     if not args.run:
         rows = [dict(entry._asdict(), payload=None) for entry in store.list_pending()]
         return rows, "id kind session_id date tries owner last_error"
@@ -4554,7 +4571,7 @@ VERBS = (
     ("pending", _cmd_pending, "没有做完的摘要", "--run", "--run --drop"),
     ("rejected", lambda store, args: (store.list_rejected(), "date memory_type reason content source_ref"),
      "没有存的内容和原因", "", ""),
-    ("candidates", lambda store, args: (store.list_candidates(), "id memory_type date content"), "等你确认的候选", "", ""),
+    ("candidates", _cmd_candidates, "等你确认的候选", "", "--drop"),
     ("confirm", lambda store, args: _saved(store, store.confirm_candidate(args.id)), "确认一条候选", "3", "id"),
     ("prune", _cmd_prune, "清理过期的记忆", "--keep-days 60", "--keep-days"),
     ("export", _cmd_export, "导出记忆为 JSON lines", "memories.jsonl", "[file]"),

@@ -3661,6 +3661,16 @@ class TestWriting:
         assert run("confirm", str(candidate["id"]))[1].startswith("已保存 #1 [preference] ")
         assert json.loads(run("candidates", "--format", "json")[1]) == []
 
+    @pytest.mark.parametrize("verb, name", [("candidates", "candidate"), ("pending", "pending entry")])
+    def test_what_waits_can_be_dropped(self, run, verb, name):
+        memory.summarize_offline(talk("跌破前低我就清仓"))
+        memory.save_session_summary(talk("我不追涨"), Script(ConnectionError("no route")))
+        id = json.loads(run(verb, "--format", "json")[1])[0]["id"]
+        assert run(verb, "--drop", str(id))[:2] == (0, "已丢弃 #%d\n" % id)
+        assert json.loads(run(verb, "--format", "json")[1]) == []
+        for gone in (id, 10 ** 20):
+            assert run(verb, "--drop", str(gone))[::2] == (1, "错误：no %s #%d\n" % (name, gone))
+
 
 class TestSummarize:
     @pytest.mark.parametrize("data", [
