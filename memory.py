@@ -717,7 +717,7 @@ def own_text(message: dict) -> str:
     """The words of a turn itself: its raw content, for a user's turn without recalled memories and their wrappers."""
     raw = message.get("_raw_content")
     text = context_archive.message_text(message if raw is None else raw)
-    if context_archive.role_of(message) != "user":  # what a tool or the assistant wraps like a memory is theirs, and judged as such
+    if context_archive.role_of(message) != "user":  # what others wrap like a memory is theirs, and judged as such
         return text
     while CONTEXT_OPEN in text:
         before, _, rest = text.partition(CONTEXT_OPEN)
@@ -2173,6 +2173,18 @@ def _with_new_ids(meta: dict, new_ids: dict) -> str:
     return context_archive.safe_json(out)
 
 
+@functools.lru_cache(maxsize=1)
+def _close_before_forks() -> weakref.WeakSet:
+    """The stores whose idle connections in the thread that forks are closed before it does.
+
+    In a child SQLite takes the parent's locks for its own, and the log would be deleted under what it writes.
+    """
+    stores = weakref.WeakSet()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lambda: [store._close(store._connections, before_fork=True) for store in list(stores)])
+    return stores
+
+
 class MemoryStore:
     """Memories, chat log and pending work in one SQLite file, opened on first use.
 
@@ -2297,9 +2309,7 @@ class MemoryStore:
         conn = open_it(":memory:" if local.nowhere else path)  # nothing is remembered where nothing can be
         if not self._at_end:
             self._at_end = weakref.finalize(self, self._close, self._connections)  # or when nobody has the store any more
-            if hasattr(os, "register_at_fork"):
-                # In a child SQLite takes the parent's locks for its own, and the log would be deleted under it.
-                os.register_at_fork(before=functools.partial(self._close, self._connections, True))
+            _close_before_forks().add(self)
         self._connections.append((threading.current_thread(), conn, os.getpid()))
         return conn
 
@@ -4607,7 +4617,7 @@ def _parse(argv):
     if not run:
         parser.parse_known_args([name])  # ends here for --help and --version
         parser.error("没有这个命令：" + name)
-    rest = [" " + word if re.match("-[^A-Za-z-]", word) else word for word in rest]  # -8%就止损 is no option
+    rest = [" " + word if re.match("-(?:[^A-Za-z-]|[A-Za-z]+[一-鿿])", word) else word for word in rest]  # -8%就止损, -ST不碰
     args = parser.parse_args(rest, argparse.Namespace(run_verb=run))
     args.text, args.wrong_usage = " ".join(getattr(args, "text", ())), parser.error
     return args

@@ -3644,6 +3644,7 @@ class TestWriting:
         assert memory.get_memory_by_id(1)["codes"] == "300750"
         assert run("add", "decision", "-8%就止损", "--format", "json")[1] == '{"id": 2}\n'
         assert run("add", "decision", "-不追高", "--format", "json")[1] == '{"id": 3}\n'
+        assert run("add", "decision", "-ST不碰", "--format", "json")[1] == '{"id": 4}\n'
         assert run("add", "decision", "宁德时代 跌破20日线 清仓", "--format", "json")[1] == '{"id": 1}\n'
 
     def test_delete_and_prune_say_what_went(self, run):
