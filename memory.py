@@ -4362,8 +4362,9 @@ def _cmd_trace(store, args):
     trace = store.trace_memory(args.id)
     row, chat, stamp = trace["row"], trace["chat_log"], parse_time(trace["row"]["created_at"])
     when = "时间不明" if stamp is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stamp))
-    facts = (row["memory_level"], VALUES[trace["state"]], row["codes"], when, "置信度 %s" % row["confidence"],
-             row["source_ref"] and "来源 " + row["source_ref"])
+    first = local_date({"created_at": str(parse_metadata(row["metadata"]).get("first_said"))})
+    facts = (row["memory_level"], VALUES[trace["state"]], row["codes"], when, first and "首次 " + first,
+             "置信度 %s" % row["confidence"], row["source_ref"] and "来源 " + row["source_ref"])
     talk = [("… 前面另有 %d 行" % (len(chat) - TRACED_CHAT_LINES), ())] if len(chat) > TRACED_CHAT_LINES else []
     talk += [("[%s] %s" % (line["role"], line["content"]), ()) for line in chat[-TRACED_CHAT_LINES:]]
     atoms = [(_brief(atom["row"]), quotes(atom)) if atom["row"] else ("#%s（已删除）%s" % (atom["id"], atom["text"]), ())

@@ -3610,6 +3610,14 @@ class TestTrace:
         assert out[16:] == ["└─ 取代了", "   └─ #%d [preference] 单票仓位不超过15%%" % old, ""]
         assert run("trace", str(old))[1].endswith("└─ 已被取代，依次是\n   └─ #%d [preference] 单票仓位不超过20%%\n" % new)
 
+    def test_it_tells_when_a_rule_that_was_said_again_was_said_first(self, run, clock):
+        id = memory.save_memory("preference", "只在尾盘买入")
+        first = time.strftime("%Y-%m-%d", time.localtime(clock.now))
+        clock.now += 40 * DAY
+        memory.save_memory("preference", "只在尾盘买入")
+        again = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock.now))
+        assert run("trace", str(id))[1].endswith("└─ L1 · 有效 · %s · 首次 %s · 置信度 1.0\n" % (again, first))
+
     def test_a_portrait_shows_its_atoms_also_deleted_ones(self, run):
         store = memory._default
         atom = store.save_memory("preference", "只在尾盘买入", metadata={
