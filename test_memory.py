@@ -3030,7 +3030,8 @@ class TestProcesses:
     def test_an_interrupt_while_a_save_waits_leaves_no_transaction_open(self):
         memory.save_memory("preference", "不追涨")
         child = self.running("""
-            import sys, memory
+            import signal, sys, memory
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # who started us may have it ignored
             memory.get_db()
             print("ready", flush=True)
             sys.stdin.readline()
