@@ -144,7 +144,8 @@ def role_of(message: dict) -> str:
     """'user', 'assistant', 'tool' … of a message, '' when it does not say."""
     kind = message.get("type")
     role = message.get("role") or (kind if kind in ("human", "ai", "tool", "system") else "")
-    role = role[:] if isinstance(role, str) else ""  # an enum's member becomes the word it stands for
+    role = getattr(role, "value", role)  # of an enum
+    role = role if isinstance(role, str) else ""
     return _ROLES.get(role, role)
 
 

@@ -1313,7 +1313,7 @@ _SPEECH_FIGURE = Pattern("\\d[\\d.]*[%日天线万成]*")
 _SPEECH_UNIT = Pattern("\\d(%|[^\\d.]|$)")
 _SPEECH_SENTENCE = Pattern("[^。!?;]+[。!?;]*")
 _SPEECH_CLAUSE = Pattern("[^,，。!！?？;；]+[,，。!！?？;；]*")
-_SPEECH_QUOTED = Pattern("(?:[“「『‘\"《]|【(?=[^【】]{10}))([^“”「」『』‘’\"《》【】]{4,200})[”」』’\"》】]")
+_SPEECH_QUOTED = Pattern("[“「『‘\"《]([^“”「」『』‘’\"《》]{4,200})[”」』’\"》]|【([^【】]{10,300})】")
 # Others and what they are said to say. People need no verb, what one can read does.
 _SPEECH_PEOPLE = (
     "群[里友主]|(?<!认)有[些的个]?人|(?:别人|人家)(?![^,，。]{0,5}的?时候?)|[网朋室股校队战]友|老[师伴婆公乡总张王李刘陈]|大[v师爷妈叔佬]|股神|专家|博主|主[播任]|领导|师[傅父兄姐弟]"
@@ -1464,7 +1464,7 @@ def _speech_user(text):
     bare = _SPEECH_QUOTED.sub("“”", text)  # the 记住 in a quote is none of his
     adopted = _SPEECH_ADOPTS.search(bare) and not _SPEECH_REJECTS.search(text)
     if not adopted:
-        yield from ((False, quote) for quote in _SPEECH_QUOTED.findall(text))
+        yield from ((False, quote) for quotes in _SPEECH_QUOTED.findall(text) for quote in quotes if quote)
         text = bare
     for sentence in _SPEECH_SENTENCE.findall(text):
         asks = _SPEECH_ASKS.search(sentence)
@@ -2281,11 +2281,11 @@ class MemoryStore:
             # One that came over a fork is the parent's. It stays in the list: letting go of it would close it.
             # At the interpreter's end the main thread counts as ended, and a late thread must not close its connection.
             ended = not thread.is_alive() and thread is not threading.main_thread()
-            if pid == os.getpid() and (thread is threading.current_thread() or ended) and not (
-                    before_fork and conn.in_transaction):
-                with contextlib.suppress(ValueError):  # another thread was faster
-                    connections.remove((thread, conn, pid))
-                    conn.close()
+            if pid == os.getpid() and (thread is threading.current_thread() or ended):
+                with contextlib.suppress(ValueError, sqlite3.ProgrammingError):  # another thread was faster, or the host
+                    if not (before_fork and conn.in_transaction):
+                        connections.remove((thread, conn, pid))
+                        conn.close()
 
     def in_one_place(self) -> MemoryStore:
         """A store that stays with the files of this one, wherever $WYCKOFF_HOME and configure() point later."""
@@ -3419,8 +3419,8 @@ _RULE_IRONY = Pattern(_SPEECH_JOKES.pattern + "|哈哈|呵呵|嘿嘿|行行行|�
 _RULE_RETRACT = Pattern("^算了$|算了，?(?:还是|当|刚|别|不)|当我没说|" + _SPEECH_JOKES.pattern + "|(?<!你)[说打]错|口误"
     "|^(?:刚[才说]*的?|[上前]面[说的]*|[这那][个条句]?|我?说的)?不算数?$|收回(?:[刚这上，。]|$)|[别不]用?记[了吧住]?$|^更正|改主意")
 # 煤炭那条作废, 刚才那个不算: what it names, or the last thing said.
-_RULE_REVOKE = Pattern("(?:^|(?<=[，。!！]))(?:不过|那|哦|嗯|还有|另外|算了|等等?|[，])*(?P<what>[^，。]*?)[刚才上前面我说的这那一]*(?:[条则句个]|规[矩则])"
-                       "[^，。]{0,3}(?:作废|删[掉除去]|取消|不要了|不算数?(?=[了啊，。!！]|$))")
+_RULE_REVOKE = Pattern("(?:^|(?<=[，。!！]))(?:不过|那|哦|嗯|还有|另外|算了|等等?|[，])*(?P<what>[^，。]*?)[刚才上前面我说的这那一]*(?:[条则句个](?:规[矩则]|纪律)?|规[矩则])"
+                       "(?:就|先|也|都|还是|可以|给我|帮我){0,2}(?:作废|删[掉除去]|取消|不要了|不算数?(?=[了啊，。!！]|$))")
 _RULE_ASK = Pattern("[?？]|(.)[^，]{1,4}还是\\1[^，]{1,4}好?$|(?:[吗么]|(?<![着车班会课饭觉])呢|没有?)$|怎[么样]|什么|为啥|哪(?!怕)[里个些只种]?|谁(?!知道|晓得|受得了|敢)|多少|(?<!不了)(?<![这那])几[只个成天次]|有没有|咋|如何"
     r"|是否|多久|([一-鿿])不\2|^(?:是|能|对).*不$|的不[。!]?$")
 _RULE_PONDERS = Pattern("(?:我|还|正)在想|本来想|琢磨|寻思|(?<!不)(?:纠结|犹豫)|考虑(?:要不要|是不是)")  # of no sentence with it

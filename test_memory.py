@@ -2402,6 +2402,10 @@ class TestTakenBack:
         assert offline("我从不打板", "记住，我从不补仓", back) == [("preference", "从不打板", True)]
         assert offline("记住，我从不补仓。" + back) == []
 
+    @pytest.mark.parametrize("order", ["那个止损单取消", "这个自选股删掉", "刚才的条件单帮我取消"])
+    def test_an_order_that_is_taken_back_is_no_rule(self, order):
+        assert offline("我从不打板", order) == [("preference", "从不打板", True)]
+
     def test_a_rule_beside_one_that_is_taken_back_stays(self):
         assert offline("以后跌破60日线我一律清仓，20日线那条作废") == [("decision", "跌破60日线一律清仓", True)]
         assert offline("记住，我从不补仓", "煤炭那条作废") == [("preference", "从不补仓", True)]
@@ -2415,7 +2419,7 @@ class TestTakenBack:
 
 class TestOnlyTheUserIsRead:
     @pytest.mark.parametrize("turn", [
-        "机构投资者须锁定半年，不得提前卖出", "邻居从不止损，不做短线", "帮我概括：【某大佬：我从不止损，仓位永远打满。永不割肉】", "我师父有三条铁律：不抄底、不补仓、不加杠杆"])
+        "他说“【重要】我从不止损，仓位永远打满”", "机构投资者须锁定半年，不得提前卖出", "邻居从不止损，不做短线", "帮我概括：【某大佬：我从不止损，仓位永远打满。永不割肉】", "我师父有三条铁律：不抄底、不补仓、不加杠杆"])
     def test_what_others_hold_to_is_not_his(self, turn):
         assert offline(turn) == []
 
