@@ -65,6 +65,7 @@ def home(tmp_path, monkeypatch, compiled):
     for name in ("HOME", "USERPROFILE", "WYCKOFF_HOME"):
         monkeypatch.setenv(name, str(folder))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(memory, "ARCHIVE_DEADLINE_S", 20.0)  # a busy machine is no reason to fail
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", compiled)
     yield folder
@@ -3366,6 +3367,7 @@ class TestContext:
         assert "跌幅<5%且量比>2才看，<3%不动" in memory.build_memory_context("x")
 
     def test_an_archive_that_hangs_costs_only_its_line(self, monkeypatch):
+        monkeypatch.setattr(memory, "ARCHIVE_DEADLINE_S", 0.2)
         memory.save_memory("decision", "炸板回封失败就走")
         gate = threading.Event()
         monkeypatch.setattr(context_archive, "archive_recall_lines", lambda *args, **more: gate.wait(20) and [])
@@ -5260,7 +5262,7 @@ class TestHugeTexts:
                 pass
         print("done")"""
 
-    @pytest.mark.parametrize("unit", ["长", "1", "(", "<", "\n", "百分之", "[偏好] "])
+    @pytest.mark.parametrize("unit", ["长", "1", "(", "<", "\n", "百分之", "[偏好] ", "，", "我说的那"])
     def test_a_long_run_of_one_thing_passes_through_every_public_function(self, unit):
         """A pattern that is not linear would take hours."""
         child = start("-c", textwrap.dedent(self.CODE), unit.encode("unicode_escape").decode("ascii"))
