@@ -4262,6 +4262,30 @@ class TestConsole:
             assert done.code == 1 and b"Traceback" not in done.err and str(tmp_path).encode() in done.err
         assert process("doctor", WYCKOFF_HOME=str(tmp_path / "file" / "home")).err == b""
 
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX")
+    def test_a_home_that_may_not_be_read_is_no_empty_one(self, tmp_path):
+        shut = tmp_path / "shut"
+        shut.mkdir(0o700)
+        code = """
+            import os, sys, memory
+            memory.main(["doctor"])  # loads what is loaded late
+            memory.close_db()
+            os.environ["WYCKOFF_HOME"] = sys.argv[1]
+            os.chmod(os.path.dirname(sys.argv[1]), 0)
+            if os.getuid() == 0:
+                os.setuid(65534)
+            print("shut", flush=True)
+            sys.exit(memory.main(["list"]) + 2 * memory.main(["doctor"]))"""
+        done = finish(start("-c", textwrap.dedent(code), str(shut / "home")))
+        shut.chmod(0o700)
+        said = done.out.decode("utf-8").partition("shut\n")[2]
+        assert done.code == 3 and "没有记录" not in said and "也建不了" in said and b"Permission denied" in done.err
+
+    def test_a_path_without_letters_in_the_locale_is_told_in_one_line(self, tmp_path):
+        plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        done = process("list", "--home", str(tmp_path / "数据"), **plain)
+        assert done.code in (0, 1) and done.err.count(b"\n") == done.code  # 0 where file names are UTF-8 anyway
+
     def test_an_interrupt_shows_no_traceback(self, run, monkeypatch):
         def interrupted(*args, **kwargs):
             raise KeyboardInterrupt
